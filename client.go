@@ -1,0 +1,161 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/hold"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/task"
+	"github.com/holdfast-go/holdfast/internal/wait"
+	"github.com/holdfast-go/holdfast/pubsub"
+	"github.com/holdfast-go/holdfast/rlock"
+	"github.com/holdfast-go/holdfast/watchdog"
+)
+
+// Names of the packages below, for callers that import only this one.
+type (
+	// Locker is what every kind of lock can do.
+	Locker = rlock.Locker
+	// Hold is one acquisition.
+	Hold = rlock.Hold
+)
+
+// Wait bounds how long an acquisition may wait: zero and less is one try.
+func Wait(d time.Duration) rlock.Option { return rlock.Wait(d) }
+
+// Lease gives a hold a fixed lease instead of one that is renewed.
+func Lease(d time.Duration) rlock.Option { return rlock.Lease(d) }
+
+// Client hands out locks, and owns what they share: one subscription
+// connection, one watchdog, and the ledger of what is held. Make one per
+// process, with New or Open. All methods may be called from any goroutine.
+type Client struct {
+	services *hold.Services
+	watchdog *watchdog.Watchdog
+	hub      *pubsub.Hub
+	tasks    *task.Group
+	owned    redis.UniversalClient // closed with the client; nil if the caller's
+
+	stop      sync.Once
+	stopped   chan struct{} // closed first: waiters are told, nothing new begins
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New makes a client on a go-redis client, which stays the caller's to close,
+// after this one. *redis.Client, failover clients and *redis.ClusterClient
+// work. *redis.Ring is refused: it moves names to another shard when one drops,
+// where nobody holds them. Errors: ErrInvalid. Nothing is sent.
+func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
+	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errs.Invalid("New was given a nil go-redis client: pass the result of redis.NewClient")
+	}
+	if _, ring := rdb.(*redis.Ring); ring {
+		return nil, errs.Invalid("New was given a *redis.Ring, which moves names to another shard when one drops, so that two can hold one lock: use a cluster, a failover client or a single server")
+	}
+	set, err := collect(opts)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(rdb, nil, set), nil
+}
+
+func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
+	c := &Client{tasks: task.NewGroup(), owned: owned, stopped: make(chan struct{})}
+	id := uuid.NewString()
+	c.hub = pubsub.New(rdb, c.tasks, set.log)
+	c.services = &hold.Services{
+		ClientID: id,
+		Runner:   script.NewRunner(rdb, id, set.log, c.tasks.Done()),
+		Tasks:    c.tasks,
+		Loop: &wait.Loop{
+			Subscribe: func(channel string) wait.Subscription { return c.hub.Subscribe(channel) },
+			Poll:      set.poll,
+			Patience:  set.patience,
+			Closed:    c.stopped,
+		},
+		Lease:    set.lease,
+		Patience: set.patience,
+		MapName:  set.mapName,
+		Log:      set.log,
+	}
+	c.watchdog = watchdog.New(watchdog.Config{
+		Lease: set.lease, Batch: set.batch, Renew: c.services.Renew, Tasks: c.tasks, Log: set.log,
+	})
+	c.services.Watchdog = c.watchdog
+	return c
+}
+
+// ID is the UUID that every owner of this client starts with in Redis.
+func (c *Client) ID() string { return c.services.ClientID }
+
+// Lock answers the re-entrant lock of a name: Redisson's RLock. It sends
+// nothing; a bad name is ErrInvalid from the first call.
+func (c *Client) Lock(name string, opts ...rlock.LockOption) *rlock.Lock {
+	return rlock.NewLock(c.services, name, opts...)
+}
+
+// Resume takes up a hold that Hold.Detach let go of, in this process or
+// another: it is renewed here from now on, or has the fixed lease of Lease(d).
+// A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
+// ErrInvalid if this is no handle; ErrNotHeld, with ErrLost, if the hold ran
+// out or somebody has taken it up before; else as TryLock. When ctx ends
+// meanwhile the handle stays good.
+func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option) (*rlock.Hold, error) {
+	if err := checkContext(ctx, "Resume"); err != nil {
+		return nil, err
+	}
+	kind, name, err := hold.ParseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "lock":
+		return c.Lock(name).Resume(ctx, handle, opts...)
+	default:
+		return nil, errs.Invalid("handle is of kind %q, which this version doesn't know: update holdfast", kind)
+	}
+}
+
+// Shutdown gives all holds back, tells waiters ErrClosed, and closes the
+// client: what a rolling deploy calls. It goes on to close when ctx ends;
+// holds not given back by then are left to expire. Errors: those of the
+// releases, joined.
+func (c *Client) Shutdown(ctx context.Context) error {
+	if err := checkContext(ctx, "Shutdown"); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	c.stopAcquiring()
+	err := c.services.Drain(ctx)
+	return errors.Join(err, c.Close())
+}
+
+// Close ends everything of the client's: waiters get ErrClosed, the contexts of
+// holds end with that cause, renewal stops, so that held locks expire. It
+// returns when the last goroutine is gone: at the latest after the timeouts of
+// the go-redis client. Further calls do nothing. A client made by Open closes
+// its go-redis client too.
+func (c *Client) Close() error {
+	c.closeOnce.Do(func() {
+		c.stopAcquiring()
+		c.services.Abandon()
+		c.tasks.Stop()
+		if c.owned != nil {
+			c.closeErr = c.owned.Close() // first, since that ends reads that are stuck
+		}
+		c.tasks.Wait()
+	})
+	return c.closeErr
+}
+
+func (c *Client) stopAcquiring() {
+	c.stop.Do(func() { close(c.stopped) })
+}

@@ -1,0 +1,98 @@
+// Package errs holds the errors that every package of the module returns. The
+// root aliases them, so a caller needs to import nothing else.
+package errs
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sentinels: what a caller branches on with errors.Is.
+var (
+	ErrNotAcquired   = errors.New("holdfast: not acquired")
+	ErrNotHeld       = errors.New("holdfast: not held")
+	ErrLost          = errors.New("holdfast: hold lost")
+	ErrReleased      = errors.New("holdfast: hold given back")
+	ErrNoOwner       = errors.New("holdfast: context carries no owner")
+	ErrReentry       = errors.New("holdfast: owner holds it already")
+	ErrUpgrade       = errors.New("holdfast: a reader can't become the writer")
+	ErrNotReplicated = errors.New("holdfast: too few replicas acknowledged")
+	ErrClosed        = errors.New("holdfast: client closed")
+	ErrUncertain     = errors.New("holdfast: outcome unknown")
+	ErrInvalid       = errors.New("holdfast: invalid argument")
+	ErrUnavailable   = errors.New("holdfast: no answer from Redis")
+	ErrDenied        = errors.New("holdfast: refused by Redis")
+)
+
+// NotAcquiredError says that somebody else holds the name. It matches
+// ErrNotAcquired.
+type NotAcquiredError struct {
+	Name string
+	// Remaining is how long the present holder's lease still ran when Redis
+	// was last asked; negative if it has no expiry or isn't known.
+	Remaining time.Duration
+}
+
+func (e *NotAcquiredError) Error() string {
+	if e.Remaining < 0 {
+		return fmt.Sprintf("%v: %s is taken", ErrNotAcquired, Quote(e.Name))
+	}
+	return fmt.Sprintf("%v: %s is taken for another %v at most, unless its lease is renewed", ErrNotAcquired, Quote(e.Name), e.Remaining)
+}
+
+// Is reports whether target is ErrNotAcquired.
+func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
+
+// Reason says why a name isn't held.
+type Reason int
+
+// The three ways of not holding a name.
+const (
+	NeverHeld Reason = iota
+	Lost
+	GivenBack
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Lost:
+		return "expired or lost"
+	case GivenBack:
+		return "already given back"
+	default:
+		return "never held by this owner"
+	}
+}
+
+// NotHeldError says that the caller doesn't hold the name, and why. It matches
+// ErrNotHeld, and ErrLost too if Reason is Lost.
+type NotHeldError struct {
+	Name   string
+	Reason Reason
+}
+
+func (e *NotHeldError) Error() string {
+	return fmt.Sprintf("%v: %s: %v", ErrNotHeld, Quote(e.Name), e.Reason)
+}
+
+// Is reports whether target is ErrNotHeld, or ErrLost for a lost hold.
+func (e *NotHeldError) Is(target error) bool {
+	return target == ErrNotHeld || target == ErrLost && e.Reason == Lost
+}
+
+// Invalid makes an ErrInvalid whose text says what is wrong and how to mend it.
+func Invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// maxQuoted keeps a 64 KiB name from filling a log line.
+const maxQuoted = 80
+
+// Quote renders a name for an error text: quoted, and cut if it is long.
+func Quote(name string) string {
+	if len(name) <= maxQuoted {
+		return fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("%q… (%d bytes)", name[:maxQuoted], len(name))
+}

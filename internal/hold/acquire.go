@@ -1,0 +1,222 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wait"
+)
+
+const (
+	// maxCleanup bounds what goes on behind a caller. A command that comes
+	// later than that finds its key expired, or is beyond our promise.
+	maxCleanup = time.Minute
+	// A grant that arrives when its lease is already over is asked for again,
+	// this often, unless the lease is shorter than a slow round trip.
+	staleTries   = 3
+	shortestTrue = 100 * time.Millisecond
+)
+
+// attempt is one call of Lock or TryLock.
+type attempt struct {
+	*Mutex
+	entry   *entry
+	lease   time.Duration
+	renewed bool
+	asked   time.Time // of the grant
+}
+
+// granted is what an acquire script was answered.
+type granted struct {
+	reply  script.Reply
+	marker any // of the request
+	before int // holds that the owner had when it was asked
+}
+
+func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
+	o, err := collect(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := m.ownerOrMint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := m.enter(m.names, t)
+	defer e.exit()
+
+	a := &attempt{Mutex: m, entry: e, lease: m.Lease, renewed: true}
+	if o.leaseSet {
+		a.lease, a.renewed = o.lease, false
+	}
+	spec := wait.Spec{
+		Name:    m.name,
+		Line:    m.key,
+		Channel: m.channel,
+		Forever: forever && !o.waitSet,
+		Wait:    o.wait,
+		Try:     a,
+	}
+	if n := e.count(); n > 0 && m.nonReentrant {
+		return nil, fmt.Errorf("%w: %s, and this lock is not re-entrant", errs.ErrReentry, errs.Quote(m.name))
+	} else if n > 0 || m.kind.Queues() {
+		spec.Line = "" // a re-entry must not stand behind those it keeps out
+	}
+	r := &record{entry: e}
+	h := newHold(ctx, r, t)
+	if err := m.Loop.Acquire(ctx, spec); err != nil {
+		r.untie()
+		return nil, err
+	}
+	if !e.add(r, a.asked, a.lease, a.renewed) {
+		r.untie()
+		m.undo(e, granted{})
+		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
+	}
+	e.unlock()
+	return h, nil
+}
+
+func (m *Mutex) ownerOrMint(ctx context.Context) (*owner.Token, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	if t := owner.From(ctx); t != nil {
+		return t, t.Check()
+	}
+	return owner.Mint(), nil
+}
+
+// Try implements wait.Trier: it asks Redis once. After a grant the entry's turn stays taken until the
+// hold is recorded.
+func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
+	e := a.entry
+	if !e.lock(ctx.Done(), until) {
+		return wait.Outcome{}, e.errTurn(ctx, "lock")
+	}
+	var g granted
+	if ctx.Done() == nil {
+		g = a.ask(ctx, until)
+	} else {
+		q := &question{attempt: a, ctx: ctx, until: until}
+		if !a.Tasks.Call(ctx.Done(), q) {
+			return wait.Outcome{}, a.gone(ctx, "lock", a.name)
+		}
+		g = q.granted
+	}
+	if g.reply.Err != nil {
+		err := g.reply.Err
+		if script.IsWrongType(err) {
+			err = a.invalidKey(ctx, a.name, a.key, err)
+		} else {
+			err = fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), err)
+		}
+		a.settleBehind(g)
+		return wait.Outcome{}, err
+	}
+	switch n := g.reply.Int(); n {
+	case grantedFirst, grantedAgain:
+		if n == grantedFirst && g.before > 0 {
+			e.loseAll(fmt.Errorf("%w: %s: the key was gone when the owner entered again", errs.ErrLost, errs.Quote(a.name)), nil)
+		}
+		a.asked = g.reply.Asked
+		return wait.Outcome{Granted: true, TTL: a.lease}, nil
+	case foreignHash:
+		e.unlock()
+		return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, nil)
+	case refusedEver:
+		e.unlock()
+		return wait.Outcome{TTL: -1}, nil
+	default:
+		e.unlock()
+		return wait.Outcome{TTL: time.Duration(n-refusedFor) * time.Millisecond}, nil
+	}
+}
+
+// question is ask for a caller who may leave.
+type question struct {
+	*attempt
+	ctx   context.Context //nolint:containedctx // lives as long as the call
+	until time.Time
+	granted
+}
+
+// Run implements task.Op.
+func (q *question) Run() { q.granted = q.ask(q.ctx, q.until) }
+
+// Abandoned implements task.Op.
+func (q *question) Abandoned() { q.settle(q.granted) }
+
+// ask sends the acquire script, and again if its grant came too late to trust.
+func (a *attempt) ask(ctx context.Context, until time.Time) granted {
+	for i := 1; ; i++ {
+		args := a.args()
+		g := granted{marker: args.Marker, before: a.entry.count()}
+		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
+		g.reply = a.Runner.Do(ctx, until, a.kind.Acquire(args))
+		stale := g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
+		if !stale || i == staleTries || a.lease < shortestTrue || ctx.Err() != nil {
+			return g
+		}
+	}
+}
+
+func (g granted) isGrant() bool {
+	n := g.reply.Int()
+	return g.reply.Err == nil && (n == grantedFirst || n == grantedAgain)
+}
+
+// settle ends a request whose caller has left, and gives the turn back.
+func (a *attempt) settle(g granted) {
+	if g.isGrant() || g.reply.Err != nil && g.reply.MaybeRan {
+		a.undo(a.entry, g)
+		return
+	}
+	a.entry.unlock()
+}
+
+// settleBehind is settle on a goroutine of its own, if there is something to
+// do: the caller has its error already.
+func (a *attempt) settleBehind(g granted) {
+	if !g.reply.MaybeRan || !a.Tasks.Go(func() { a.settle(g) }) {
+		a.entry.unlock()
+	}
+}
+
+// undo takes an acquisition back that nobody waits for, voids the copies of it
+// that may still be under way, and gives the entry's turn back.
+func (m *Mutex) undo(e *entry, g granted) {
+	defer e.unlock()
+	n, d := e.left()
+	args := m.args()
+	args.Voided, args.Field, args.Count, args.Lease = g.marker, e.fieldArg, n, d
+	reply := m.Runner.Do(context.WithoutCancel(m.Tasks.Context()), time.Now().Add(m.cleanup()), m.kind.Release(args))
+	if reply.Err != nil && !errors.Is(reply.Err, errs.ErrClosed) {
+		m.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
+			"name", m.name, "owner", e.field, "cause", reply.Err)
+	}
+	m.heard(m.key, reply)
+}
+
+// cleanup is how long to go on cleaning up.
+func (s *Services) cleanup() time.Duration { return min(max(s.Patience, s.Lease), maxCleanup) }
+
+// heard wakes the local line itself where no notification will.
+func (s *Services) heard(key string, reply script.Reply) {
+	if reply.Err != nil {
+		return
+	}
+	mute := reply.Int() == unheard
+	if mute {
+		s.mutePubSub.Do(func() {
+			s.Log.Warn("holdfast: PUBLISH is refused: waiters learn of a release by polling only; grant this user the lock's channels", "key", key)
+		})
+	}
+	s.Loop.Released(key, !mute)
+}

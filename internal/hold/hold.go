@@ -1,0 +1,93 @@
+// Package hold is what all kinds of locks have in common: the hold and its
+// context, the Locker interface, the ledger of holds, and the Mutex that runs a
+// kind's scripts through the wait loop.
+package hold
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/owner"
+)
+
+// Hold is one acquisition. A re-entry is a Hold of its own. A Hold that is
+// dropped is renewed as long as somebody could give it back, by it or by a
+// context that carries its owner; then renewal ends, and that is logged as an
+// error.
+type Hold struct {
+	record *record
+	ctx    holdContext
+}
+
+func newHold(ctx context.Context, r *record, t *owner.Token) *Hold {
+	h := &Hold{record: r}
+	h.ctx.init(ctx, r, t)
+	return h
+}
+
+// Name is the name of the lock.
+func (h *Hold) Name() string { return h.record.entry.name }
+
+// Context is the caller's context with the owner in it: callees that lock with
+// it re-enter. It also ends, with cause ErrLost, before the key can expire in
+// Redis, and, with cause ErrReleased, when the hold is given back. Ending the
+// caller's context ends it too, but gives nothing back: renewal goes on until
+// Unlock.
+func (h *Hold) Context() context.Context { return &h.ctx }
+
+// Owner is the holder's field in Redis: <client id>:<owner id>.
+func (h *Hold) Owner() string { return h.record.entry.field }
+
+// Token is the fencing token; 0 if the lock is not fenced.
+func (h *Hold) Token() int64 { return h.record.token }
+
+// ExpiresAt is until when the hold is certainly ours, as far as known here: a
+// margin before the moment at which Redis may let the key go. It moves with
+// each renewal.
+func (h *Hold) ExpiresAt() time.Time { return h.record.lease.Deadline() }
+
+// Unlock gives back exactly this hold, once, even if ctx has ended. Errors:
+// ErrNotHeld at a second call, which frees nothing, and, with ErrLost, if the
+// hold was lost; ErrUncertain if no answer came: the release goes on behind the
+// caller. When ctx ends meanwhile the caller leaves with ErrUncertain and the
+// context's error.
+func (h *Hold) Unlock(ctx context.Context) error {
+	return h.record.entry.release(ctx, h.record)
+}
+
+// Extend gives the hold a lease of at least d from now. A fixed lease counts
+// anew. It never shortens the key's life, and never this hold's. Errors:
+// ErrInvalid for a d that is not positive; ErrNotHeld, with ErrLost if it is
+// gone; ErrUncertain if no answer came, in which case the old lease counts.
+func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
+	if err := lease.Check(d, "lease"); err != nil {
+		return err
+	}
+	return h.record.entry.extend(ctx, h.record, lease.Round(d))
+}
+
+// Detach ends this hold here and answers a handle with which Client.Resume
+// takes it up elsewhere, once, in this process or another. The lock stays
+// taken, for a whole lease from now, under an owner that nobody else is. Only
+// the single hold of an owner can be detached: ErrInvalid if it has entered
+// more than once. Errors otherwise: ErrNotHeld; ErrUncertain if no answer came
+// within the command timeout: the hold is then over here, and ends with its
+// lease.
+func (h *Hold) Detach() (handle string, err error) {
+	return h.record.entry.detach(h.record)
+}
+
+// notHeld is the error of a hold that is over. It needs ledger.mu.
+func (r *record) notHeld() error {
+	reason := errs.GivenBack
+	if r.status == lost {
+		reason = errs.Lost
+	}
+	return r.notHeldAs(reason)
+}
+
+func (r *record) notHeldAs(reason errs.Reason) error {
+	return &errs.NotHeldError{Name: r.entry.name, Reason: reason}
+}

@@ -1,0 +1,341 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/owner"
+)
+
+// status of a record.
+type status int
+
+const (
+	held status = iota
+	givenBack
+	lost
+	closed
+)
+
+// record is the inside of a Hold: what the client knows of it.
+type record struct {
+	entry *entry
+	lease *lease.Lease // shared by the holds of an entry that are renewed
+	own   lease.Lease  // lease, if it isn't an earlier record's
+	token int64
+
+	signal context.Context //nolint:containedctx // ends with the hold
+	end    context.CancelCauseFunc
+	free   context.CancelFunc // of the deadline under signal; may be nil
+	tie    weak.Pointer[tie]
+
+	status status // guarded by ledger.mu
+}
+
+// ledger is what one client holds, by name and owner. There is one however
+// many lock objects: a count in Redis is the number of records here.
+type ledger struct {
+	// mu guards all entries and records. It is never held over a call to
+	// Redis, to the watchdog or to a context. Lock order: watchdog, ledger,
+	// lease.
+	mu       sync.Mutex
+	entries  map[entryKey]*entry
+	draining bool // Shutdown has begun: nothing new is recorded
+}
+
+type entryKey struct{ key, field string }
+
+// entry is one owner's business with one name. It exists while it has holds or
+// callers.
+type entry struct {
+	*names
+	field    string // the owner's
+	fieldArg any    // the same, boxed once
+
+	// The rest is guarded by ledger.mu.
+
+	owner   weak.Pointer[owner.Token]
+	chosen  bool // the owner's id is known outside: never orphaned
+	callers int
+	holds   []*record // in order of acquisition
+	kept    *lease.Lease
+	// busy: a command is under way. One at a time, so that absolute counts
+	// can't overtake each other. waiting are those whose turn comes next.
+	busy    bool
+	waiting []chan struct{}
+}
+
+// enter answers the entry of a name and owner, and keeps it until exit.
+func (s *Services) enter(n *names, t *owner.Token) *entry {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := entryKey{n.key, s.field(t)}
+	e := l.entries[k]
+	if e == nil {
+		if l.entries == nil {
+			l.entries = make(map[entryKey]*entry)
+		}
+		e = &entry{names: n, field: k.field, fieldArg: k.field}
+		l.entries[k] = e
+	}
+	if len(e.holds) == 0 {
+		e.owner, e.chosen = weak.Make(t), t.Chosen()
+	}
+	e.callers++
+	return e
+}
+
+func (e *entry) exit() {
+	l := &e.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.callers--
+	e.forgetLocked()
+}
+
+func (e *entry) forgetLocked() {
+	k := entryKey{e.key, e.field}
+	if e.callers == 0 && len(e.holds) == 0 && e.ledger.entries[k] == e {
+		delete(e.ledger.entries, k)
+	}
+}
+
+// errTurn is the error of a caller to whom lock answered false.
+func (e *entry) errTurn(ctx context.Context, what string) error {
+	if ctx.Err() == nil && e.Tasks.Context().Err() == nil {
+		return fmt.Errorf("%w: %s %s: an earlier command of this owner has no answer yet", errs.ErrUnavailable, what, errs.Quote(e.name))
+	}
+	return e.gone(ctx, what, e.name)
+}
+
+// count is the number of holds that are alive.
+func (e *entry) count() int {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return len(e.holds)
+}
+
+// lock waits for the turn to send a command for this entry. It answers false
+// when leave or the client is closed first, or the time (zero: no limit) over.
+func (e *entry) lock(leave <-chan struct{}, until time.Time) bool {
+	l := &e.ledger
+	l.mu.Lock()
+	if !e.busy {
+		e.busy = true
+		e.callers++
+		l.mu.Unlock()
+		return true
+	}
+	turn := make(chan struct{})
+	e.waiting = append(e.waiting, turn)
+	e.callers++
+	l.mu.Unlock()
+
+	var over <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-turn:
+		return true
+	case <-leave:
+	case <-over:
+	case <-e.Tasks.Done():
+	}
+	l.mu.Lock()
+	i := slices.Index(e.waiting, turn)
+	if i >= 0 {
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		e.callers--
+		e.forgetLocked()
+	}
+	l.mu.Unlock()
+	if i < 0 {
+		e.unlock() // the turn came as we left
+	}
+	return false
+}
+
+func (e *entry) unlock() {
+	l := &e.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(e.waiting) > 0 {
+		close(e.waiting[0])
+		e.waiting = slices.Delete(e.waiting, 0, 1)
+	} else {
+		e.busy = false
+	}
+	e.callers--
+	e.forgetLocked()
+}
+
+// add records a hold that was granted: a lease of d, asked for at asked. It
+// answers false if the client is being shut down: the hold has to be given back.
+func (e *entry) add(r *record, asked time.Time, d time.Duration, renewed bool) bool {
+	l := &e.ledger
+	l.mu.Lock()
+	if l.draining {
+		l.mu.Unlock()
+		return false
+	}
+	switch {
+	case !renewed:
+		r.lease = e.newLease(r, asked, d)
+	case e.kept == nil || !e.kept.Extend(asked, d): // none, or one that was lost
+		e.kept = e.newLease(r, asked, d)
+		e.kept.Renew = e.kind.Renewal()
+		fallthrough
+	default:
+		r.lease = e.kept
+	}
+	e.holds = append(e.holds, r)
+	l.mu.Unlock()
+	e.Watchdog.Keep(r.lease)
+	return true
+}
+
+func (e *entry) newLease(r *record, asked time.Time, d time.Duration) *lease.Lease {
+	r.own.Name, r.own.Key, r.own.Field, r.own.Holder = e.name, e.key, e.field, e
+	r.own.Extend(asked, d)
+	return &r.own
+}
+
+// LeaseEnded implements lease.Holder.
+func (e *entry) LeaseEnded(l *lease.Lease, why error) { e.lose(l, why) }
+
+// Orphaned implements lease.Holder.
+func (e *entry) Orphaned() bool {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return !e.chosen && e.owner.Value() == nil
+}
+
+// lose ends every hold on a lease that is lost.
+func (e *entry) lose(on *lease.Lease, why error) {
+	e.loseIf(why, lost, func(r *record) bool { return r.lease == on })
+}
+
+// loseAll ends every hold of the entry but one, if that isn't nil.
+func (e *entry) loseAll(why error, but *record) {
+	e.loseIf(why, lost, func(r *record) bool { return r != but })
+}
+
+func (e *entry) loseIf(why error, to status, match func(*record) bool) {
+	l := &e.ledger
+	l.mu.Lock()
+	var over []*record
+	e.holds = slices.DeleteFunc(e.holds, func(r *record) bool {
+		if !match(r) {
+			return false
+		}
+		r.status = to
+		over = append(over, r)
+		return true
+	})
+	for _, r := range over {
+		if r.lease == e.kept {
+			e.kept = nil
+		}
+	}
+	if t := e.owner.Value(); t != nil && to == lost && len(over) > 0 {
+		t.Ended(e.key, errs.Lost)
+	}
+	e.forgetLocked()
+	l.mu.Unlock()
+	for _, r := range over {
+		r.lease.Close()
+		e.Watchdog.Stop(r.lease)
+		r.end(why)
+		r.untie()
+	}
+}
+
+// take takes a record out because it is being given back: from now on it is
+// over here, whatever Redis will answer. The second caller gets the error.
+func (e *entry) take(r *record) error {
+	l := &e.ledger
+	l.mu.Lock()
+	if r.status == held && r.lease.Passed(time.Now()) {
+		l.mu.Unlock()
+		r.look() // tells it to all holds on this lease
+		l.mu.Lock()
+	}
+	if r.status != held {
+		err := r.notHeld()
+		if r.status == closed {
+			err = fmt.Errorf("%w: the hold of %s ended with it", errs.ErrClosed, errs.Quote(e.name))
+		}
+		l.mu.Unlock()
+		return err
+	}
+	r.status = givenBack
+	e.holds = slices.DeleteFunc(e.holds, func(o *record) bool { return o == r })
+	last := !slices.ContainsFunc(e.holds, func(o *record) bool { return o.lease == r.lease })
+	if last && r.lease == e.kept {
+		e.kept = nil
+	}
+	if t := e.owner.Value(); t != nil {
+		t.Ended(e.key, errs.GivenBack)
+	}
+	e.callers++ // until release has sent it
+	l.mu.Unlock()
+
+	if last {
+		r.lease.Close()
+		e.Watchdog.Stop(r.lease)
+	}
+	r.end(errs.ErrReleased)
+	r.untie()
+	return nil
+}
+
+// left is what stays in Redis after a release: the holds, and a lease for them.
+func (e *entry) left() (n int, d time.Duration) {
+	l := &e.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range e.holds {
+		if r.lease.Renew != nil {
+			d = max(d, e.Lease)
+		} else {
+			d = max(d, r.lease.Duration())
+		}
+	}
+	return len(e.holds), d
+}
+
+// latest is the owner's latest hold of a name, or nil.
+func (s *Services) latest(key, field string) *record {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[entryKey{key, field}]
+	if e == nil || len(e.holds) == 0 {
+		return nil
+	}
+	return e.holds[len(e.holds)-1]
+}
+
+// holders are the entries with holds on key; on any key if it is empty.
+func (s *Services) holders(key string) []*entry {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var es []*entry
+	for _, e := range l.entries {
+		if len(e.holds) > 0 && (key == "" || e.key == key) {
+			es = append(es, e)
+		}
+	}
+	return es
+}

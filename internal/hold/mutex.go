@@ -1,0 +1,186 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/task"
+)
+
+// Mutex is a Locker on one key: what all kinds of exclusive locks have in
+// common. A kind adds its scripts.
+type Mutex struct {
+	*names
+	nonReentrant bool
+	err          error // of the name, told at the first call
+}
+
+var _ Locker = (*Mutex)(nil)
+
+// NewMutex makes a lock. It sends nothing.
+func NewMutex(s *Services, kind Kind, name string, nonReentrant bool) *Mutex {
+	err, key := keys.Check(name), ""
+	if err == nil {
+		key = s.MapName(name)
+		err = keys.Check(key)
+	}
+	return &Mutex{names: s.newNames(kind, name, key), nonReentrant: nonReentrant, err: err}
+}
+
+// Name implements Locker.
+func (m *Mutex) Name() string { return m.name }
+
+// Lock implements Locker.
+func (m *Mutex) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return m.acquire(ctx, opts, true)
+}
+
+// TryLock implements Locker.
+func (m *Mutex) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return m.acquire(ctx, opts, false)
+}
+
+// Unlock implements Locker.
+func (m *Mutex) Unlock(ctx context.Context) error {
+	field, err := m.ownerField(ctx)
+	if err != nil {
+		return err
+	}
+	r := m.latest(m.key, field)
+	if r == nil {
+		if m.Tasks.Context().Err() != nil {
+			return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(m.name))
+		}
+		return &errs.NotHeldError{Name: m.name, Reason: owner.From(ctx).Last(m.key)}
+	}
+	return m.release(ctx, r)
+}
+
+// ownerField is the field of ctx's owner, who must be there.
+func (m *Mutex) ownerField(ctx context.Context) (string, error) {
+	if m.err != nil {
+		return "", m.err
+	}
+	t, err := owner.Must(ctx)
+	if err != nil {
+		return "", err
+	}
+	return m.field(t), nil
+}
+
+// ForceUnlock implements Locker.
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
+	if m.err != nil {
+		return false, m.err
+	}
+	if m.Tasks.Context().Err() != nil {
+		return false, fmt.Errorf("%w: force unlock %s", errs.ErrClosed, errs.Quote(m.name))
+	}
+	call := m.kind.Force(m.args()).AlwaysMark()
+	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
+		return m.Runner.Do(ctx, time.Now().Add(m.Patience), call)
+	}, nil)
+	switch {
+	case !ok:
+		return false, m.gone(ctx, "force unlock", m.name)
+	case script.IsWrongType(reply.Err):
+		return false, m.invalidKey(ctx, m.name, m.key, reply.Err)
+	case reply.Err != nil && reply.MaybeRan:
+		return false, fmt.Errorf("%w: force unlock %s: %w", errs.ErrUncertain, errs.Quote(m.name), reply.Err)
+	case reply.Err != nil:
+		return false, fmt.Errorf("holdfast: force unlock %s: %w", errs.Quote(m.name), reply.Err)
+	case reply.Int() == foreignHash:
+		return false, m.invalidKey(ctx, m.name, m.key, nil)
+	}
+	if reply.Int() == notThere {
+		return false, nil
+	}
+	m.heard(m.key, reply)
+	for _, e := range m.holders(m.key) {
+		e.loseAll(fmt.Errorf("%w: %s was forced open", errs.ErrLost, errs.Quote(m.name)), nil)
+	}
+	return true, nil
+}
+
+// IsLocked implements Locker.
+func (m *Mutex) IsLocked(ctx context.Context) (bool, error) {
+	n, err := ask(ctx, m, "look at", func(ctx context.Context) (int64, error) {
+		return m.Runner.Redis().HLen(ctx, m.key).Result()
+	})
+	return n > 0, err
+}
+
+// IsHeld implements Locker.
+func (m *Mutex) IsHeld(ctx context.Context) (bool, error) {
+	n, err := m.HoldCount(ctx)
+	return n > 0, err
+}
+
+// HoldCount implements Locker.
+func (m *Mutex) HoldCount(ctx context.Context) (int, error) {
+	field, err := m.ownerField(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return ask(ctx, m, "look at", func(ctx context.Context) (int, error) {
+		n, err := m.Runner.Redis().HGet(ctx, m.key, field).Int()
+		if errors.Is(err, redis.Nil) {
+			return 0, nil
+		}
+		return n, err
+	})
+}
+
+// TTL implements Locker.
+func (m *Mutex) TTL(ctx context.Context) (time.Duration, error) {
+	d, err := ask(ctx, m, "look at", func(ctx context.Context) (time.Duration, error) {
+		return m.Runner.Redis().PTTL(ctx, m.key).Result()
+	})
+	if d == -2 { // go-redis: no such key
+		d = 0
+	}
+	return d, err
+}
+
+// ask runs a reading command on the lock.
+func ask[T any](ctx context.Context, m *Mutex, what string, run func(context.Context) (T, error)) (T, error) {
+	var zero T
+	if m.err != nil {
+		return zero, m.err
+	}
+	val, err := query(ctx, m.Services, run)
+	switch {
+	case script.IsWrongType(err):
+		return zero, m.invalidKey(ctx, m.name, m.key, err)
+	case err != nil:
+		return zero, fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(m.name), err)
+	}
+	return val, nil
+}
+
+// Do implements Locker.
+func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	return Do(ctx, m, fn, opts...)
+}
+
+// Do runs fn while holding l. It is what every Locker's Do does.
+func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...Option) (err error) {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if uerr := h.Unlock(ctx); uerr != nil {
+			err = errors.Join(err, uerr)
+		}
+	}()
+	return fn(h.Context())
+}

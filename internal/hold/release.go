@@ -1,0 +1,158 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// releasing is a release under way. It survives its caller.
+type releasing struct {
+	*Services
+	record *record
+	ctx    context.Context //nolint:containedctx // of the caller, without its end
+	until  time.Time       // the caller's patience
+	end    time.Time       // then the lease has ended it
+	call   script.Call
+	made   bool // call is
+	turn   bool // the entry's turn is ours
+	reply  script.Reply
+}
+
+// release gives one hold back. From the first moment on it is over for this
+// client; the rest is telling Redis.
+func (s *Services) release(ctx context.Context, r *record) error {
+	if s.Tasks.Context().Err() != nil {
+		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
+	}
+	if err := r.entry.take(r); err != nil {
+		return err
+	}
+	now := time.Now()
+	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: now.Add(s.cleanup())}
+	if ctx.Done() == nil {
+		op.send(ctx, op.until)
+		return op.answer(ctx)
+	}
+	behind := op
+	return behind.leave(ctx)
+}
+
+// leave is release for a caller who may have to go before the answer.
+func (op *releasing) leave(ctx context.Context) error {
+	s, r := op.Services, op.record
+	leave := ctx.Done()
+	if ctx.Err() != nil {
+		// The caller's context is over, as it is in a deferred Unlock. Giving
+		// back takes its own, short time.
+		bound, cancel := context.WithDeadlineCause(context.WithoutCancel(ctx), op.until, script.ErrPatience)
+		defer cancel()
+		ctx, leave = bound, bound.Done()
+	}
+	op.ctx = context.WithoutCancel(ctx)
+	if !s.Tasks.Call(leave, op) {
+		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.gone(ctx, "waiting for the answer to unlock", r.entry.name))
+	}
+	return op.answer(ctx)
+}
+
+// Run implements task.Op.
+func (op *releasing) Run() { op.send(op.ctx, op.until) }
+
+// Abandoned implements task.Op.
+func (op *releasing) Abandoned() { op.finish() }
+
+// answer is what the caller is told once send has ended. Without an answer the
+// release goes on behind.
+func (op *releasing) answer(ctx context.Context) error {
+	if !op.unanswered() {
+		defer op.done()
+		return op.outcome(ctx)
+	}
+	cause, behind := op.reply.Err, *op
+	if !op.Tasks.Go(behind.finish) {
+		op.done()
+	}
+	return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(op.record.entry.name), cause)
+}
+
+// unanswered reports that a copy may run yet, or that none could be sent.
+func (op *releasing) unanswered() bool {
+	return op.reply.Err != nil && (op.reply.MaybeRan || script.Temporary(op.reply.Err))
+}
+
+// send sends the release until it is answered or the time is over.
+func (op *releasing) send(ctx context.Context, until time.Time) {
+	e := op.record.entry
+	if !op.turn {
+		if op.turn = e.lock(nil, until); !op.turn {
+			op.reply.Err = e.errTurn(ctx, "unlock")
+			return
+		}
+	}
+	if !op.made {
+		n, d := e.left()
+		args := e.args()
+		args.Field, args.Count, args.Lease = e.fieldArg, n, d
+		op.call, op.made = e.kind.Release(args), true
+	}
+	resent := op.reply.MaybeRan
+	op.reply = op.Runner.Do(ctx, until, op.call)
+	op.reply.Resent = op.reply.Resent || resent
+	op.reply.MaybeRan = op.reply.MaybeRan || op.reply.Err != nil && resent
+}
+
+// finish goes on behind the caller until the lease has ended the hold anyway.
+func (op *releasing) finish() {
+	defer op.done()
+	if op.reply.Err != nil && op.unanswered() {
+		op.send(context.WithoutCancel(op.Tasks.Context()), op.end)
+	}
+	if err := op.outcome(context.Background()); err != nil {
+		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
+	}
+}
+
+// done gives back the turn and the entry.
+func (op *releasing) done() {
+	if op.turn {
+		op.record.entry.unlock()
+	}
+	op.record.entry.exit()
+}
+
+// outcome reads the answer.
+func (op *releasing) outcome(ctx context.Context) error {
+	e := op.record.entry
+	switch reply := op.reply; {
+	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere && !reply.Resent:
+		// Not there, and it wasn't us: force-unlocked, evicted, deleted, lost
+		// in a failover.
+		e.loseAll(fmt.Errorf("%w: %s: the key was gone at an unlock", errs.ErrLost, errs.Quote(e.name)), nil)
+		return op.lost()
+	case reply.Err != nil && script.Temporary(reply.Err):
+		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
+	case reply.Err != nil:
+		return fmt.Errorf("holdfast: unlock %s: %w", errs.Quote(e.name), reply.Err)
+	default:
+		// A further copy that finds nothing comes after one that did the work:
+		// the hold was ours when the first was sent.
+		op.heard(e.key, reply)
+		return nil
+	}
+}
+
+// lost notes that the hold which was given back had been lost before.
+func (op *releasing) lost() error {
+	l := &op.ledger
+	l.mu.Lock()
+	op.record.status = lost
+	if t := op.record.entry.owner.Value(); t != nil {
+		t.Ended(op.record.entry.key, errs.Lost)
+	}
+	l.mu.Unlock()
+	return op.record.notHeldAs(errs.Lost)
+}

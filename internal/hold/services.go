@@ -1,0 +1,198 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/task"
+	"github.com/holdfast-go/holdfast/internal/wait"
+)
+
+// Watchdog keeps leases; see package watchdog.
+type Watchdog interface {
+	Keep(*lease.Lease)
+	Stop(*lease.Lease)
+	Reschedule(*lease.Lease)
+}
+
+// Services are what all locks of one client share.
+type Services struct {
+	ClientID string
+	Runner   *script.Runner
+	Tasks    *task.Group
+	Loop     *wait.Loop
+	Watchdog Watchdog
+	// Lease is what a hold that is renewed asks for.
+	Lease time.Duration
+	// Patience is how long a call goes on without an answer.
+	Patience time.Duration
+	// MapName makes the key of a name.
+	MapName func(string) string
+	Log     *slog.Logger
+
+	ledger     ledger
+	mutePubSub sync.Once // logs once that PUBLISH is refused
+}
+
+// names is what a lock object knows of its name, made once. The values of type
+// any are what go-redis takes: boxed once instead of at every call.
+type names struct {
+	*Services
+	kind       Kind
+	name, key  string
+	channel    string
+	keyArg     any
+	channelArg any
+	marker     string // what the markers of this client's requests start with
+}
+
+func (s *Services) newNames(kind Kind, name, key string) *names {
+	n := &names{Services: s, kind: kind, name: name, key: key, channel: kind.Channel(key)}
+	n.keyArg, n.channelArg, n.marker = key, n.channel, s.Runner.MarkerPrefix(key)
+	return n
+}
+
+// args are the arguments that all requests on a name have.
+func (n *names) args() Args {
+	return Args{Keys: script.Keys{Key: n.keyArg, Marker: n.Runner.NewMarker(n.marker)}, Channel: n.channelArg}
+}
+
+// Args are the arguments of one request of a lock's script.
+type Args struct {
+	script.Keys
+	Channel any // where a release is published
+	Field   any // of the owner
+	Count   int
+	Lease   time.Duration
+	// To is the field that a transfer gives the hold to.
+	To string
+}
+
+// Kind is what one kind of lock adds: its scripts.
+type Kind interface {
+	// ID names the kind in handles.
+	ID() string
+	// Channel is where a release of key is published.
+	Channel(key string) string
+	// Queues reports whether waiters stand in line in Redis, not here.
+	Queues() bool
+
+	// Acquire answers as acquire.lua does, Release as release.lua, Force as
+	// force.lua, Transfer as transfer.lua.
+	Acquire(Args) script.Call
+	Release(Args) script.Call
+	Force(Args) script.Call
+	Transfer(Args) script.Call
+
+	// Renewal is the kind's way of renewing; kinds that share a script share it.
+	Renewal() *lease.Renewal
+}
+
+// Answers of a lock's scripts.
+const (
+	grantedFirst = 1  // acquire: it was free
+	grantedAgain = 2  // acquire: the owner was in it
+	refusedEver  = 3  // acquire: taken, without expiry
+	foreignHash  = 4  // acquire, force: another primitive's hash
+	refusedFor   = 10 // acquire: taken for so many ms less this
+	notThere     = 0  // release, force, transfer: the owner doesn't hold it
+	unheard      = 2  // release, force: done, but PUBLISH was refused
+)
+
+// field is the owner's field in Redis.
+func (s *Services) field(t *owner.Token) string { return s.ClientID + ":" + t.ID() }
+
+// Drain takes no new holds, and answers when all present ones are given back.
+func (s *Services) Drain(ctx context.Context) error {
+	s.ledger.mu.Lock()
+	s.ledger.draining = true
+	s.ledger.mu.Unlock()
+
+	// Not WithContext: one failure must not keep the others from being freed.
+	var g errgroup.Group
+	g.SetLimit(16)
+	var mu sync.Mutex
+	var failed []error
+	for _, e := range s.holders("") {
+		g.Go(func() error {
+			for r := s.latest(e.key, e.field); r != nil; r = s.latest(e.key, e.field) {
+				err := s.release(ctx, r)
+				if err != nil && !errors.Is(err, errs.ErrNotHeld) {
+					mu.Lock()
+					failed = append(failed, err)
+					mu.Unlock()
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // no goroutine of it fails
+	return errors.Join(failed...)
+}
+
+// Abandon ends all holds here; in Redis they are left to expire.
+func (s *Services) Abandon() {
+	s.ledger.mu.Lock()
+	s.ledger.draining = true
+	s.ledger.mu.Unlock()
+	for _, e := range s.holders("") {
+		e.loseIf(errs.ErrClosed, closed, func(*record) bool { return true })
+	}
+}
+
+// invalidKey explains a key that isn't a lock of ours.
+func (s *Services) invalidKey(ctx context.Context, name, key string, err error) error {
+	what := "a hash that is no lock: another primitive's, or data"
+	if err != nil {
+		what = "a value of another type"
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if t, terr := s.Runner.Redis().Type(ctx, key).Result(); terr == nil {
+			what = "a " + t
+		}
+	}
+	return errs.Invalid("name %s: the key %s holds %s; it was left untouched: choose another name, or remove it", errs.Quote(name), errs.Quote(key), what)
+}
+
+// query runs a reading command and leaves it at the end of ctx.
+func query[T any](ctx context.Context, s *Services, run func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		val T
+		err error
+	}
+	var zero T
+	if s.Tasks.Context().Err() != nil {
+		return zero, errs.ErrClosed
+	}
+	res, ok := task.Leave(s.Tasks, ctx.Done(), func() result {
+		val, err := run(ctx)
+		return result{val, err}
+	}, nil)
+	switch {
+	case !ok && ctx.Err() == nil:
+		return zero, errs.ErrClosed
+	case !ok:
+		return zero, script.ContextError(ctx)
+	case res.err != nil:
+		return zero, script.Explain(res.err)
+	}
+	return res.val, nil
+}
+
+// gone is the error of a call whose caller had to leave before an answer.
+func (s *Services) gone(ctx context.Context, what, name string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(name), script.ContextError(ctx))
+	}
+	return fmt.Errorf("%w: %s %s", errs.ErrClosed, what, errs.Quote(name))
+}

@@ -1,0 +1,639 @@
+// Package locktest is the contract suite that every kind of lock passes. Only
+// tests import it.
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/hold"
+	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// Kind is one kind of lock under test.
+type Kind struct {
+	// New makes a client of its own, closed with the test, whose holds that
+	// are renewed have this lease, and answers how it makes locks of a name.
+	New func(t *testing.T, lease time.Duration) func(name string) hold.Locker
+	// Redis looks at the same server.
+	Redis *redis.Client
+	// NonReentrant kinds answer ErrReentry to an owner who is in.
+	NonReentrant bool
+}
+
+const (
+	lease  = time.Second
+	prompt = 10 * time.Second // generous: what is asserted is order, not speed
+)
+
+var names struct {
+	sync.Mutex
+	n int
+}
+
+// name answers a name that no other test uses.
+func name(t *testing.T) string {
+	names.Lock()
+	defer names.Unlock()
+	names.n++
+	return fmt.Sprintf("%s-%d", t.Name(), names.n)
+}
+
+func as(t *testing.T, id string) context.Context {
+	return owner.With(t.Context(), owner.Chosen(id))
+}
+
+// Run runs the whole suite.
+func Run(t *testing.T, k Kind) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Kind)
+	}{
+		{"HoldsAndFrees", holdsAndFrees},
+		{"ExcludesOwnersOfOneClient", excludesOwners},
+		{"ExcludesOtherClients", excludesClients},
+		{"ReentersByContextOnly", reenters},
+		{"EachHoldIsGivenBackOnce", givenBackOnce},
+		{"UnlockByOwner", unlockByOwner},
+		{"NotHeldSaysWhy", notHeldSaysWhy},
+		{"NoOwner", noOwner},
+		{"WaiterIsWoken", waiterIsWoken},
+		{"WaitIsBounded", waitIsBounded},
+		{"WaitEndsWithContext", waitEndsWithContext},
+		{"FixedLeaseEnds", fixedLeaseEnds},
+		{"RenewedLeaseLasts", renewedLeaseLasts},
+		{"LifeIsNeverShortened", neverShortened},
+		{"ForceUnlock", forceUnlock},
+		{"LossIsToldAtRenewal", lossIsTold},
+		{"Extend", extend},
+		{"Do", do},
+		{"DoFreesOnPanic", doPanics},
+		{"UnlockAfterContextEnded", unlockAfterContext},
+		{"OneOfTwentyWins", oneOfTwenty},
+		{"BadArguments", badArguments},
+		{"ForeignKeysAreLeftAlone", foreignKeys},
+		{"HandOver", handOver},
+		{"MutualExclusionUnderLoad", exclusionUnderLoad},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, k) })
+	}
+}
+
+func holdsAndFrees(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	ctx := as(t, "a")
+	locked, err := l.IsLocked(ctx)
+	require.NoError(t, err)
+	require.False(t, locked)
+	ttl, err := l.TTL(ctx)
+	require.NoError(t, err)
+	require.Zero(t, ttl)
+
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	require.Equal(t, l.Name(), h.Name())
+	require.True(t, h.ExpiresAt().After(time.Now()))
+	require.NoError(t, h.Context().Err())
+	locked, err = l.IsLocked(ctx)
+	require.NoError(t, err)
+	require.True(t, locked)
+	held, err := l.IsHeld(ctx)
+	require.NoError(t, err)
+	require.True(t, held)
+	held, err = l.IsHeld(as(t, "b"))
+	require.NoError(t, err)
+	require.False(t, held)
+	ttl, err = l.TTL(ctx)
+	require.NoError(t, err)
+	require.Positive(t, ttl)
+	require.LessOrEqual(t, ttl, lease)
+
+	require.NoError(t, h.Unlock(ctx))
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrReleased)
+	locked, err = l.IsLocked(ctx)
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func refused(t *testing.T, l hold.Locker, ctx context.Context) {
+	t.Helper()
+	_, err := l.TryLock(ctx)
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
+	var e *errs.NotAcquiredError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, l.Name(), e.Name)
+	require.Positive(t, e.Remaining)
+}
+
+func excludesOwners(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	h, err := l.Lock(as(t, "a"))
+	require.NoError(t, err)
+	refused(t, l, as(t, "b"))
+	refused(t, l, t.Context()) // a fresh owner is somebody else
+	require.NoError(t, h.Unlock(t.Context()))
+	h, err = l.TryLock(as(t, "b"))
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func excludesClients(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	h, err := l1.Lock(as(t, "a"))
+	require.NoError(t, err)
+	refused(t, l2, as(t, "a")) // the same id in another client is another owner
+	require.ErrorIs(t, l2.Unlock(as(t, "a")), errs.ErrNotHeld)
+	held, err := l1.IsHeld(as(t, "a"))
+	require.NoError(t, err)
+	require.True(t, held, "a wrong owner's unlock freed the lock")
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func reenters(t *testing.T, k Kind) {
+	lock := k.New(t, lease)
+	n := name(t)
+	l := lock(n)
+	outer, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := lock(n).Lock(outer.Context()) // another object of the same name
+	if k.NonReentrant {
+		require.ErrorIs(t, err, errs.ErrReentry)
+		require.NoError(t, outer.Unlock(t.Context()))
+		return
+	}
+	require.NoError(t, err)
+	count, err := l.HoldCount(outer.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, count)
+
+	require.NoError(t, inner.Unlock(t.Context()))
+	require.NoError(t, outer.Context().Err())
+	refused(t, l, as(t, "b"))
+	count, err = l.HoldCount(outer.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, count)
+	require.NoError(t, outer.Unlock(t.Context()))
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func givenBackOnce(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	other, err := l.Lock(as(t, "b"))
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
+	held, err := l.IsHeld(as(t, "b"))
+	require.NoError(t, err)
+	require.True(t, held, "a second unlock freed somebody else's hold")
+	require.NoError(t, other.Unlock(t.Context()))
+}
+
+func unlockByOwner(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	ctx := owner.With(t.Context(), owner.Mint())
+	_, err := l.TryLock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(ctx))
+	require.ErrorIs(t, l.Unlock(ctx), errs.ErrNotHeld)
+	locked, err := l.IsLocked(ctx)
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func reason(t *testing.T, err error) errs.Reason {
+	t.Helper()
+	require.ErrorIs(t, err, errs.ErrNotHeld)
+	var e *errs.NotHeldError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, e.Reason == errs.Lost, errors.Is(err, errs.ErrLost))
+	return e.Reason
+}
+
+func notHeldSaysWhy(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	ctx := owner.With(t.Context(), owner.Mint())
+	require.Equal(t, errs.NeverHeld, reason(t, l.Unlock(ctx)))
+
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(ctx))
+	require.Equal(t, errs.GivenBack, reason(t, l.Unlock(ctx)))
+	require.Equal(t, errs.GivenBack, reason(t, h.Unlock(ctx)))
+
+	h, err = l.Lock(ctx, hold.Lease(20*time.Millisecond))
+	require.NoError(t, err)
+	<-h.Context().Done()
+	require.Equal(t, errs.Lost, reason(t, h.Unlock(ctx)))
+	require.Equal(t, errs.Lost, reason(t, l.Unlock(ctx)))
+}
+
+func noOwner(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	require.ErrorIs(t, l.Unlock(t.Context()), errs.ErrNoOwner)
+	_, err := l.IsHeld(t.Context())
+	require.ErrorIs(t, err, errs.ErrNoOwner)
+	_, err = l.HoldCount(t.Context())
+	require.ErrorIs(t, err, errs.ErrNoOwner)
+}
+
+func waiterIsWoken(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, time.Minute)(n), k.New(t, time.Minute)(n)
+	h, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	got := make(chan error, 1)
+	go func() {
+		h, err := l2.TryLock(as(t, "b"), hold.Wait(time.Minute))
+		if err == nil {
+			err = h.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	held, err := l2.IsHeld(as(t, "b"))
+	require.NoError(t, err)
+	require.False(t, held, "a waiter is no holder")
+	require.NoError(t, h.Unlock(t.Context()))
+	select {
+	case err := <-got:
+		require.NoError(t, err)
+	case <-time.After(prompt):
+		t.Fatal("the waiter slept through the release")
+	}
+}
+
+func waitIsBounded(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, time.Minute)(n)
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	for _, wait := range []time.Duration{-1, 0, time.Millisecond, 50 * time.Millisecond} {
+		start := time.Now()
+		_, err = l.TryLock(as(t, "b"), hold.Wait(wait))
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
+		require.GreaterOrEqual(t, time.Since(start), wait)
+		_, err = l.Lock(as(t, "b"), hold.Wait(wait))
+		require.ErrorIs(t, err, errs.ErrNotAcquired)
+	}
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func waitEndsWithContext(t *testing.T, k Kind) {
+	l := k.New(t, time.Minute)(name(t))
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	why := errors.New("the request is over")
+	ctx, cancel := context.WithCancelCause(as(t, "b"))
+	got := make(chan error, 1)
+	go func() {
+		_, err := l.Lock(ctx)
+		got <- err
+	}()
+	cancel(why)
+	err = <-got
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, why)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
+
+	ctx, cancelTimeout := context.WithTimeout(as(t, "b"), 20*time.Millisecond)
+	defer cancelTimeout()
+	_, err = l.Lock(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func fixedLeaseEnds(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, time.Minute)(n)
+	h, err := l.Lock(t.Context(), hold.Lease(100*time.Millisecond))
+	require.NoError(t, err)
+	other, err := l.Lock(as(t, "b"))
+	require.NoError(t, err, "a waiter gets what expires")
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrLost)
+	require.NoError(t, other.Unlock(t.Context()))
+}
+
+func renewedLeaseLasts(t *testing.T, k Kind) {
+	l := k.New(t, 300*time.Millisecond)(name(t))
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	_, err = l.TryLock(as(t, "b"), hold.Wait(1500*time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
+	require.NoError(t, h.Context().Err())
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func neverShortened(t *testing.T, k Kind) {
+	if k.NonReentrant {
+		return // there is no inner hold
+	}
+	l := k.New(t, time.Minute)(name(t))
+	outer, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := l.Lock(outer.Context(), hold.Lease(500*time.Millisecond))
+	require.NoError(t, err)
+	ttl, err := l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 30*time.Second)
+	<-inner.Context().Done() // each hold has its own deadline
+	require.ErrorIs(t, context.Cause(inner.Context()), errs.ErrLost)
+	require.NoError(t, outer.Context().Err())
+	require.NoError(t, outer.Unlock(t.Context()))
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked, "the outer unlock counts what is left, not what was")
+}
+
+func forceUnlock(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	opened, err := l2.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.False(t, opened)
+
+	h, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	opened, err = l2.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, opened)
+	other, err := l2.TryLock(as(t, "b"))
+	require.NoError(t, err)
+	<-h.Context().Done() // at the next renewal
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrLost)
+	held, err := l2.IsHeld(as(t, "b"))
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, other.Unlock(t.Context()))
+
+	h, err = l1.Lock(t.Context())
+	require.NoError(t, err)
+	opened, err = l1.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Error(t, h.Context().Err(), "a hold of the same client is told at once")
+}
+
+func lossIsTold(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, lease)(n)
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, k.Redis.Del(t.Context(), n).Err())
+	<-h.Context().Done()
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.Equal(t, errs.Lost, reason(t, h.Unlock(t.Context())))
+}
+
+func extend(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, lease)(n)
+	h, err := l.Lock(t.Context(), hold.Lease(500*time.Millisecond))
+	require.NoError(t, err)
+	require.NoError(t, h.Extend(t.Context(), time.Minute))
+	require.Greater(t, time.Until(h.ExpiresAt()), 50*time.Second)
+	ttl, err := l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50*time.Second)
+	require.NoError(t, h.Extend(t.Context(), time.Second))
+	ttl, err = l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50*time.Second, "never shortened")
+	require.ErrorIs(t, h.Extend(t.Context(), 0), errs.ErrInvalid)
+	require.NoError(t, k.Redis.Del(t.Context(), n).Err())
+	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrLost)
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrNotHeld)
+}
+
+func do(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	why := errors.New("fn failed")
+	err := l.Do(t.Context(), func(ctx context.Context) error {
+		held, err := l.IsHeld(ctx)
+		require.NoError(t, err)
+		require.True(t, held)
+		return why
+	})
+	require.ErrorIs(t, err, why)
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	err = l.Do(t.Context(), func(context.Context) error {
+		t.Error("ran without the lock")
+		return nil
+	}, hold.Wait(time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
+	require.NoError(t, h.Unlock(t.Context()))
+
+	err = l.Do(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}, hold.Lease(20*time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrLost, "success is not reported for work that outlived its lock")
+}
+
+func doPanics(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	require.PanicsWithValue(t, "boom", func() {
+		_ = l.Do(t.Context(), func(context.Context) error { panic("boom") })
+	})
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func unlockAfterContext(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.True(t, locked, "cancelling gives nothing back")
+	require.NoError(t, h.Unlock(ctx))
+	locked, err = l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func oneOfTwenty(t *testing.T, k Kind) {
+	l := k.New(t, time.Minute)(name(t))
+	var wg sync.WaitGroup
+	wins := make(chan *hold.Hold, 20)
+	for range 20 {
+		wg.Go(func() {
+			h, err := l.TryLock(t.Context())
+			if err == nil {
+				wins <- h
+				return
+			}
+			if !errors.Is(err, errs.ErrNotAcquired) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, wins, 1)
+	require.NoError(t, (<-wins).Unlock(t.Context()))
+}
+
+func badArguments(t *testing.T, k Kind) {
+	lock := k.New(t, lease)
+	for _, n := range []string{"", "a{", "}{", "{}", "a}b", string(make([]byte, 64<<10))} {
+		l := lock(n)
+		_, err := l.Lock(t.Context())
+		require.ErrorIs(t, err, errs.ErrInvalid, "%.20q", n)
+		_, err = l.TryLock(t.Context())
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		require.ErrorIs(t, l.Unlock(as(t, "a")), errs.ErrInvalid)
+		_, err = l.ForceUnlock(t.Context())
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		_, err = l.IsLocked(t.Context())
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		_, err = l.TTL(t.Context())
+		require.ErrorIs(t, err, errs.ErrInvalid)
+	}
+	l := lock(name(t))
+	for _, d := range []time.Duration{0, -1} {
+		_, err := l.Lock(t.Context(), hold.Lease(d))
+		require.ErrorIs(t, err, errs.ErrInvalid)
+	}
+	for _, id := range []string{"", "x:write"} {
+		_, err := l.Lock(as(t, id))
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		require.ErrorIs(t, l.Unlock(as(t, id)), errs.ErrInvalid)
+	}
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func foreignKeys(t *testing.T, k Kind) {
+	lock := k.New(t, lease)
+	rdb := k.Redis
+	for what, put := range map[string]func(ctx context.Context, key string) error{
+		"string": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, "{}", 0).Err() },
+		"list":   func(ctx context.Context, key string) error { return rdb.RPush(ctx, key, "a").Err() },
+		"number": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, 3, 0).Err() },
+		"hash":   func(ctx context.Context, key string) error { return rdb.HSet(ctx, key, "a", 1, "b", 2).Err() },
+		"read-write lock": func(ctx context.Context, key string) error {
+			return rdb.HSet(ctx, key, "mode", "read", "x:1", 1).Err()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := name(t)
+			require.NoError(t, put(t.Context(), n))
+			before := rdb.Dump(t.Context(), n).Val()
+			l := lock(n)
+			_, err := l.TryLock(t.Context())
+			require.ErrorIs(t, err, errs.ErrInvalid)
+			_, err = l.Lock(t.Context())
+			require.ErrorIs(t, err, errs.ErrInvalid)
+			_, err = l.ForceUnlock(t.Context())
+			require.ErrorIs(t, err, errs.ErrInvalid)
+			require.ErrorIs(t, l.Unlock(as(t, "a")), errs.ErrNotHeld)
+			require.Equal(t, before, rdb.Dump(t.Context(), n).Val(), "it was touched")
+		})
+	}
+}
+
+// resumer is a lock that can take up a detached hold.
+type resumer interface {
+	Resume(ctx context.Context, handle string, opts ...hold.Option) (*hold.Hold, error)
+}
+
+func handOver(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	h, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	handle, err := h.Detach()
+	require.NoError(t, err)
+	require.Error(t, h.Context().Err())
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
+	_, err = h.Detach()
+	require.ErrorIs(t, err, errs.ErrNotHeld)
+	refused(t, l1, as(t, "b"))
+
+	taken, err := l2.(resumer).Resume(t.Context(), handle)
+	require.NoError(t, err)
+	_, err = l1.(resumer).Resume(t.Context(), handle)
+	require.ErrorIs(t, err, errs.ErrNotHeld, "a handle works once")
+	_, err = l1.TryLock(as(t, "b"), hold.Wait(3*lease))
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "it is renewed at the new place")
+	require.NoError(t, taken.Unlock(t.Context()))
+	locked, err := l1.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+
+	_, err = l1.(resumer).Resume(t.Context(), "nonsense")
+	require.ErrorIs(t, err, errs.ErrInvalid)
+	if k.NonReentrant {
+		return
+	}
+	outer, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := l1.Lock(outer.Context())
+	require.NoError(t, err)
+	_, err = inner.Detach()
+	require.ErrorIs(t, err, errs.ErrInvalid)
+	require.NoError(t, inner.Unlock(t.Context()))
+	require.NoError(t, outer.Unlock(t.Context()))
+}
+
+func exclusionUnderLoad(t *testing.T, k Kind) {
+	n := name(t)
+	a, b := k.New(t, 10*time.Second)(n), k.New(t, 10*time.Second)(n)
+	inside, done := 0, 0 // guarded by the lock alone: the race detector watches
+	var wg sync.WaitGroup
+	for i := range 16 {
+		l := a
+		if i%2 == 1 {
+			l = b
+		}
+		wg.Go(func() {
+			for range 20 {
+				h, err := l.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if inside++; inside != 1 {
+					t.Errorf("%d inside", inside)
+				}
+				inside--
+				done++
+				if err := h.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 320, done)
+	redistest.Eventually(t, 2*time.Second, func() bool {
+		return len(k.Redis.PubSubChannels(t.Context(), "*"+n+"*").Val()) == 0
+	}, "channels are left")
+}

@@ -1,0 +1,102 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+)
+
+// fate is what an error says about the command that failed.
+type fate int
+
+const (
+	// maybeRan: no answer came. The command may have run, or may run yet.
+	maybeRan fate = iota
+	// notYet: it surely didn't run, and may if it is sent again.
+	notYet
+	// refused: the server said no, and will say so again.
+	refused
+	// noScript: it didn't run because the script isn't loaded.
+	noScript
+)
+
+// temporary are the error replies that end by themselves: failover, restart,
+// resharding, a long script of somebody else. None of them has run anything.
+var temporary = []string{
+	"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN",
+	"MOVED", "ASK", "NOREPLICAS", "ERR max number of clients reached",
+}
+
+// denied are the replies of a server that knows who is asking.
+var denied = []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR invalid username"}
+
+func fateOf(err error) fate {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		text := reply.Error()
+		switch {
+		case strings.HasPrefix(text, "NOSCRIPT"):
+			return noScript
+		case hasAnyPrefix(text, temporary):
+			return notYet
+		default:
+			return refused
+		}
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return refused
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.As(err, &op) && op.Op == "dial":
+		return notYet
+	}
+	return maybeRan
+}
+
+func hasAnyPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Explain turns go-redis' error into one that a caller can branch on, with the
+// cause in it.
+func Explain(err error) error {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: the go-redis client under it was closed: %w", errs.ErrClosed, err)
+	case !errors.As(err, &reply):
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	case strings.HasPrefix(reply.Error(), "WRONGTYPE"):
+		return fmt.Errorf("%w: %w", errWrongType, err)
+	case hasAnyPrefix(reply.Error(), temporary):
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%w: %w", errs.ErrDenied, err)
+	}
+}
+
+var errWrongType = errors.New("the key holds another type")
+
+// IsWrongType reports whether a command failed because its key holds a value
+// of another Redis type.
+func IsWrongType(err error) bool { return errors.Is(err, errWrongType) }
+
+// Temporary reports whether asking again later may succeed.
+func Temporary(err error) bool { return errors.Is(err, errs.ErrUnavailable) }
+
+// Refusal reports whether the server's answer is due to missing rights.
+func Refusal(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && hasAnyPrefix(reply.Error(), denied)
+}

@@ -1,0 +1,236 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// Pauses between copies of a request. The first further copy goes out at once:
+// the time that the lost reply took was pause enough.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = 500 * time.Millisecond
+)
+
+// Runner sends scripts for one client.
+type Runner struct {
+	rdb     redis.UniversalClient
+	cluster *redis.ClusterClient // nil on a single server
+	id      string
+	log     *slog.Logger
+	closed  <-chan struct{}
+	ids     atomic.Uint64
+}
+
+// NewRunner makes a runner whose request ids start with the client's id. Once
+// closed is closed it sends nothing a second time.
+func NewRunner(rdb redis.UniversalClient, clientID string, log *slog.Logger, closed <-chan struct{}) *Runner {
+	r := &Runner{rdb: rdb, id: clientID, log: log, closed: closed}
+	r.cluster, _ = rdb.(*redis.ClusterClient)
+	return r
+}
+
+// Redis is the client that commands without a script go through.
+func (r *Runner) Redis() redis.UniversalClient { return r.rdb }
+
+// Cluster reports whether keys are spread over slots.
+func (r *Runner) Cluster() bool { return r.cluster != nil }
+
+// NewMarker makes the name of a new request's marker; prefix is what
+// MarkerPrefix answers for the key.
+func (r *Runner) NewMarker(prefix string) string {
+	b := make([]byte, 0, 128)
+	b = append(b, prefix...)
+	return string(strconv.AppendUint(b, r.ids.Add(1), 36))
+}
+
+// MarkerPrefix is what the markers of this client's requests on key start with.
+func (r *Runner) MarkerPrefix(key string) string {
+	return keys.Suffixed(key, "holdfast:req:"+r.id+":")
+}
+
+// Reply is what became of a request.
+type Reply struct {
+	// Val is the answer of the script, if Err is nil.
+	Val any
+	// Asked is the moment before the first copy that may have run was sent:
+	// a lease counts from here.
+	Asked time.Time
+	// Resent says that an earlier copy may have run before the one that was
+	// answered.
+	Resent bool
+	// MaybeRan says, beside an error, that a copy may have run or may run yet.
+	MaybeRan bool
+	Err      error
+}
+
+// Int is the answer as a number. Scripts of this module answer numbers.
+func (r Reply) Int() int64 {
+	n, _ := r.Val.(int64)
+	return n
+}
+
+// Do sends a request until it is answered, until ctx ends, or until the time
+// given (zero: no limit) has passed. Copies after the first are marked, so
+// that running several changes no more than running one. Each sending keeps
+// the timeouts of the go-redis client. Errors: ErrUnavailable and a cause if
+// nothing answered, with the context's error if that ended it; ErrDenied if the
+// server refused.
+func (r *Runner) Do(ctx context.Context, until time.Time, c Call) Reply {
+	var (
+		reply Reply
+		pause time.Duration
+		load  bool
+	)
+	for {
+		asked := time.Now()
+		if !reply.Resent {
+			reply.Asked = asked
+		}
+		cmd := c.command(ctx, load)
+		err := r.rdb.Process(ctx, cmd)
+		if err == nil || errors.Is(err, redis.Nil) {
+			reply.Val, reply.Err = cmd.Val(), nil
+			return reply
+		}
+		switch fateOf(err) {
+		case noScript:
+			if !load {
+				load = true
+				continue
+			}
+		case refused:
+			reply.Err, reply.MaybeRan = Explain(err), reply.Resent
+			return reply
+		case maybeRan:
+			reply.Resent = true
+			c.resend()
+			r.reloadTopology(ctx)
+		case notYet:
+		}
+		load = false
+		if err := r.pause(ctx, until, &pause); err != nil || ctx.Err() != nil {
+			reply.Err = r.gaveUp(ctx, cmd.Err())
+			if errors.Is(err, errs.ErrClosed) {
+				reply.Err = fmt.Errorf("%w: %w", errs.ErrClosed, reply.Err)
+			}
+			reply.MaybeRan = reply.Resent
+			return reply
+		}
+		r.log.DebugContext(ctx, "holdfast: sending again", "script", c.script.name, "cause", cmd.Err())
+	}
+}
+
+// ErrPatience is the cause of a deadline that is ours, not the caller's: errors
+// don't mention it.
+var ErrPatience = errors.New("the time for an answer is over")
+
+// pause waits before the next copy, a little longer each time.
+func (r *Runner) pause(ctx context.Context, until time.Time, pause *time.Duration) error {
+	d := *pause
+	*pause = min(max(2*d, firstPause), maxPause)
+	d = d/2 + rand.N(d/2+1)
+	if !until.IsZero() && time.Until(until) <= d {
+		return ErrPatience
+	}
+	if d == 0 {
+		select {
+		case <-r.closed:
+			return errs.ErrClosed
+		default:
+			return ctx.Err()
+		}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.closed:
+		return errs.ErrClosed
+	}
+}
+
+// gaveUp names both the end of the context, if that was it, and the last
+// answer of the server or the lack of one.
+func (r *Runner) gaveUp(ctx context.Context, last error) error {
+	err := Explain(last)
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && !errors.Is(context.Cause(ctx), ErrPatience) {
+		err = fmt.Errorf("%w (%w)", err, ContextError(ctx))
+	}
+	return err
+}
+
+// ContextError is the context's error together with its cause, where the cause
+// says more.
+func ContextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return errors.Join(cause)
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// reloadTopology makes a cluster client look for the slots again: it would
+// otherwise go on asking a dead node for up to a minute.
+func (r *Runner) reloadTopology(ctx context.Context) {
+	if r.cluster != nil {
+		r.cluster.ReloadState(ctx)
+	}
+}
+
+// Batch sends requests once each, in one pipeline (one per node on a cluster),
+// and answers them in order. What failed may be sent again by the caller.
+func (r *Runner) Batch(ctx context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	todo := make([]int, len(calls))
+	for i := range calls {
+		todo[i] = i
+	}
+	todo = r.batch(ctx, calls, todo, replies, false)
+	if len(todo) > 0 { // a pipeline has no fallback for NOSCRIPT of its own
+		r.batch(ctx, calls, todo, replies, true)
+	}
+	return replies
+}
+
+// batch sends the calls numbered in todo and answers those that met NOSCRIPT.
+func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []Reply, load bool) (unloaded []int) {
+	pipe := r.rdb.Pipeline()
+	cmds := make([]command, len(todo))
+	asked := time.Now()
+	for i, n := range todo {
+		cmds[i] = calls[n].command(ctx, load)
+		_ = pipe.Process(ctx, cmds[i]) // queues only: the error is the command's
+	}
+	_, _ = pipe.Exec(ctx) // likewise
+	for i, n := range todo {
+		err := cmds[i].Err()
+		switch {
+		case err == nil || errors.Is(err, redis.Nil):
+			replies[n] = Reply{Val: cmds[i].Val(), Asked: asked}
+		case fateOf(err) == noScript && !load:
+			unloaded = append(unloaded, n)
+		default:
+			f := fateOf(err)
+			if f == maybeRan {
+				r.reloadTopology(ctx)
+			}
+			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: Explain(err)}
+		}
+	}
+	return unloaded
+}

@@ -1,0 +1,135 @@
+// Package script runs the module's Lua scripts and decides what a missing
+// reply means. go-redis resends a script after a lost reply as if nothing had
+// happened; here a command goes out with NoRetry, and it is this package that
+// sends it again, marked as a further copy of the same request.
+package script
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	_ "embed"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed marker.lua
+var marker string
+
+// Script is one .lua file.
+type Script struct {
+	name    string
+	src     string
+	shaArg  any // a string, boxed once
+	mutates bool
+}
+
+// New makes a script that may run any number of times without harm, at any
+// time: it needs no marker.
+func New(name, src string) *Script {
+	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
+	return &Script{name: name, src: src, shaArg: hex.EncodeToString(sum[:])}
+}
+
+// Mutating makes a script that opens with marker.lua: KEYS[2] is its marker,
+// ARGV[1] says which copy this is, and it answers a whole number.
+func Mutating(name, src string) *Script {
+	s := New(name, marker+src)
+	s.mutates = true
+	return s
+}
+
+// Name is the file's name, for errors and logs.
+func (s *Script) Name() string { return s.name }
+
+// Source is the text that Redis is given.
+func (s *Script) Source() string { return s.src }
+
+// Places in the argument list of an EVALSHA.
+const (
+	argVerb = iota
+	argScript
+	argNumKeys
+	argKeys
+)
+
+// Call is one request: a script with its keys and arguments. Copies of it
+// differ in nothing but ARGV[1].
+type Call struct {
+	script *Script
+	args   []any
+	copyAt int
+}
+
+// Keys are KEYS of a mutating script: the key it is about, its marker, and the
+// marker that it voids, or nil. They are of type any, as go-redis wants them, so
+// that a key which serves many calls is boxed once.
+type Keys struct{ Key, Marker, Voided any }
+
+// NewCall makes a request of a script that needs no marker.
+func NewCall(s *Script, keys []string, argv ...any) Call {
+	args := make([]any, argKeys, argKeys+len(keys)+len(argv))
+	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, len(keys)
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	return Call{script: s, args: append(args, argv...)}
+}
+
+// NewMutation makes a request of a Mutating script. argv starts at ARGV[2].
+func NewMutation(s *Script, keys Keys, argv ...any) Call {
+	n := 2
+	if keys.Voided != nil {
+		n = 3
+	}
+	args := make([]any, argKeys, argKeys+n+1+len(argv))
+	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, n
+	args = append(args, keys.Key, keys.Marker)
+	if keys.Voided != nil {
+		args = append(args, keys.Voided)
+	}
+	c := Call{script: s, copyAt: len(args)}
+	args = append(args, firstCopy)
+	c.args = append(args, argv...)
+	return c
+}
+
+// Values of ARGV[1], boxed once.
+var (
+	firstCopy  any = "0"
+	laterCopy  any = "1"
+	alwaysMark any = "2"
+
+	verbSHA  any = "evalsha"
+	verbEval any = "eval"
+)
+
+// AlwaysMark has even the first copy write its marker: for scripts whose
+// effect can't be read off the state afterwards.
+func (c Call) AlwaysMark() Call {
+	c.args[c.copyAt] = alwaysMark
+	return c
+}
+
+// resend turns the request into a later copy of itself.
+func (c *Call) resend() {
+	if c.script.mutates && c.args[c.copyAt] == firstCopy {
+		c.args[c.copyAt] = laterCopy
+	}
+}
+
+// command makes the command for one sending. load sends the text instead of
+// its hash, which also loads it: the answer to NOSCRIPT.
+func (c *Call) command(ctx context.Context, load bool) command {
+	args := c.args
+	if load {
+		args = append([]any{verbEval, c.script.src}, c.args[argNumKeys:]...)
+	}
+	return command{redis.NewCmd(ctx, args...)}
+}
+
+// command is a redis.Cmd that go-redis doesn't send a second time on its own.
+type command struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (command) NoRetry() bool { return true }

@@ -1,0 +1,324 @@
+// Package wait is the wait loop that serves every primitive: try, subscribe,
+// try again, then sleep until a message, the holder's lease, the slow poll or
+// the context says to try once more. A message wakes; Redis decides.
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+const (
+	// minSleep keeps a remaining time of nothing from becoming a busy loop.
+	minSleep = time.Millisecond
+	// settle is added to the holder's remaining time, which Redis rounds.
+	settle = time.Millisecond
+	// firstTry is what the first try gets at least: who waits for a millisecond
+	// wants an answer from Redis, not word that there was none yet.
+	firstTry = 500 * time.Millisecond
+	// lastTry bounds the try that ends a wait whose subscription never came.
+	lastTry = 50 * time.Millisecond
+)
+
+// Subscription is a place on a channel.
+type Subscription interface {
+	// Ready is closed when what is published from now on will arrive.
+	Ready() <-chan struct{}
+	// Wake yields a token per burst of messages.
+	Wake() <-chan struct{}
+	Close()
+}
+
+// Outcome is what a try was answered.
+type Outcome struct {
+	Granted bool
+	// TTL is, after a refusal, how long to wait at most before trying again;
+	// negative if Redis knows no such time.
+	TTL time.Duration
+}
+
+// Spec is one acquisition.
+type Spec struct {
+	Name string
+	// Line is the key on which goroutines of this client stand in line, so
+	// that only the first of them asks Redis; empty for primitives that
+	// several may hold.
+	Line    string
+	Channel string
+	// Forever waits until the context ends; otherwise at most Wait, and with
+	// Wait zero there is one try.
+	Forever bool
+	Wait    time.Duration
+	Try     Trier
+}
+
+// Trier asks Redis once. until is the moment after which it need not send
+// again; zero: as long as ctx lives. Its error ends the wait, unless it is
+// ErrUnavailable and there is time left.
+type Trier interface {
+	Try(ctx context.Context, until time.Time) (Outcome, error)
+}
+
+// Loop runs acquisitions for one client.
+type Loop struct {
+	Subscribe func(channel string) Subscription
+	Poll      time.Duration
+	// Patience bounds a single try where the caller gave no time to wait.
+	Patience time.Duration
+	Closed   <-chan struct{}
+
+	lines lines
+}
+
+// Acquire tries until it is granted. It answers nil then, ErrNotAcquired with
+// name and remaining time when the time to wait is over and somebody else holds
+// the name, ErrUnavailable when Redis didn't say, the context's error when that
+// ended, and ErrClosed.
+func (l *Loop) Acquire(ctx context.Context, s Spec) error {
+	if err := l.ended(ctx, s.Name, nil); err != nil {
+		return err
+	}
+	if !s.Forever && s.Wait <= 0 {
+		return l.tryOnce(ctx, s)
+	}
+	w := &waiter{Loop: l, Spec: s, ctx: ctx}
+	if !s.Forever {
+		w.deadline = time.Now().Add(s.Wait)
+		w.timer = time.NewTimer(s.Wait)
+		defer w.timer.Stop()
+		w.over = w.timer.C
+	}
+	if s.Line != "" {
+		w.place = l.lines.join(s.Line)
+		defer func() { w.leave() }()
+		if err := w.awaitTurn(); err != nil {
+			return err
+		}
+	}
+	return w.loop()
+}
+
+func (l *Loop) tryOnce(ctx context.Context, s Spec) error {
+	out, err := s.Try.Try(ctx, time.Now().Add(l.Patience))
+	switch {
+	case err != nil:
+		return err
+	case !out.Granted:
+		return &errs.NotAcquiredError{Name: s.Name, Remaining: out.TTL}
+	}
+	return nil
+}
+
+// ended answers why no further try is due: context or Close. last is the last
+// failure of a try, which the error carries along.
+func (l *Loop) ended(ctx context.Context, name string, last error) error {
+	var err error
+	select {
+	case <-l.Closed:
+		err = fmt.Errorf("%w: waiting for %s", errs.ErrClosed, errs.Quote(name))
+	default:
+		if ctx.Err() == nil {
+			return nil
+		}
+		err = fmt.Errorf("holdfast: waiting for %s: %w", errs.Quote(name), script.ContextError(ctx))
+	}
+	if last != nil {
+		err = fmt.Errorf("%w (%w)", err, last)
+	}
+	return err
+}
+
+// waiter is one acquisition that may wait.
+type waiter struct {
+	*Loop
+	Spec
+	ctx      context.Context //nolint:containedctx // lives as long as the call
+	deadline time.Time       // zero: forever
+	timer    *time.Timer
+	over     <-chan time.Time // fires at the deadline
+	place    *place           // in the local line; nil without one
+	sub      Subscription
+	tried    bool
+	granted  bool
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// awaitTurn waits until this waiter is first in its line.
+func (w *waiter) awaitTurn() error {
+	select {
+	case <-w.place.turn:
+		return nil
+	default:
+	}
+	select {
+	case <-w.place.turn:
+		return nil
+	case <-w.ctx.Done():
+	case <-w.Closed:
+	case <-w.over:
+		return w.late(w.place.line.lastKnown())
+	}
+	_, last := w.place.line.lastKnown()
+	return w.ended(w.ctx, w.Name, last)
+}
+
+// late is the error of a wait whose time is over.
+func (w *waiter) late(out Outcome, last error) error {
+	if last != nil {
+		return last
+	}
+	return &errs.NotAcquiredError{Name: w.Name, Remaining: out.TTL}
+}
+
+// leave gives up the place in line. Whoever is next takes over the
+// subscription and, if this waiter was granted, the knowledge that the name is
+// taken; otherwise it tries by itself: this is how a wake-up is handed on.
+func (w *waiter) leave() {
+	if w.place != nil {
+		w.lines.leave(w.place, w.granted)
+	}
+}
+
+// listen answers the line's subscription, or this waiter's own.
+func (w *waiter) listen() (sub Subscription, poke <-chan struct{}) {
+	if w.place != nil {
+		return w.place.line.listen(w.Subscribe, w.Channel)
+	}
+	if w.sub == nil {
+		w.sub = w.Subscribe(w.Channel)
+	}
+	return w.sub, nil
+}
+
+func (w *waiter) loop() error {
+	defer func() {
+		if w.sub != nil {
+			w.sub.Close()
+		}
+	}()
+	var (
+		sub   Subscription
+		ready <-chan struct{} // nil once confirmed
+		wake  <-chan struct{}
+		poke  <-chan struct{} // a release by this client that nobody publishes
+		out   Outcome
+		last  error
+		pause time.Duration
+	)
+	try := true
+	if w.place != nil && w.place.line.takenByNeighbour() {
+		// The one before us in line has just got it, and what is published
+		// since arrives: asking would tell us what we know.
+		try = false
+		out, _ = w.place.line.lastKnown()
+		sub, poke = w.listen()
+		wake = sub.Wake()
+	}
+	for {
+		if try {
+			out, last = w.try()
+			switch {
+			case last == nil && out.Granted:
+				w.granted = true
+				return nil
+			case last != nil && !script.Temporary(last):
+				return last
+			case last != nil:
+				pause = min(max(2*pause, 50*time.Millisecond), time.Second)
+			default:
+				pause = 0
+			}
+		}
+		if err := w.ended(w.ctx, w.Name, last); err != nil {
+			return err
+		}
+		if sub == nil {
+			sub, poke = w.listen()
+			ready, wake = sub.Ready(), sub.Wake()
+		}
+		sleep := w.sleep(out, last, pause)
+		timer := time.NewTimer(sleep)
+		try = true
+		select {
+		case <-ready:
+			ready = nil
+		case <-wake:
+		case <-poke:
+		case <-timer.C:
+		case <-w.over:
+			timer.Stop()
+			return w.lastTry(ready != nil, out, last)
+		case <-w.ctx.Done():
+			timer.Stop()
+			return w.ended(w.ctx, w.Name, last)
+		case <-w.Closed:
+			timer.Stop()
+			return w.ended(w.ctx, w.Name, last)
+		}
+		timer.Stop()
+	}
+}
+
+// sleep is how long to wait for a message.
+func (w *waiter) sleep(out Outcome, last error, pause time.Duration) time.Duration {
+	if last != nil {
+		return pause
+	}
+	if out.TTL < 0 {
+		return w.Poll
+	}
+	return min(max(out.TTL, minSleep)+settle, w.Poll)
+}
+
+// try asks once, within the time that is left.
+func (w *waiter) try() (Outcome, error) {
+	ctx, until := w.ctx, w.deadline
+	if !until.IsZero() {
+		if !w.tried {
+			until = latest(until, time.Now().Add(firstTry))
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, until, script.ErrPatience)
+		defer cancel()
+	}
+	w.tried = true
+	out, err := w.Try.Try(ctx, until)
+	if err != nil && w.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !w.deadline.IsZero() {
+		// Our own deadline ended the try, not the caller's context.
+		err = fmt.Errorf("%w: %s: the time to wait is over and no answer came", errs.ErrUnavailable, errs.Quote(w.Name))
+	}
+	if w.place != nil {
+		w.place.line.learn(out, err)
+	}
+	return out, err
+}
+
+// lastTry ends a wait. If notifications never worked, a release may have gone
+// unseen, so Redis is asked once more.
+func (w *waiter) lastTry(unseen bool, out Outcome, last error) error {
+	if !unseen || last != nil {
+		return w.late(out, last)
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, lastTry)
+	defer cancel()
+	again, err := w.Try.Try(ctx, time.Now())
+	if err == nil && again.Granted {
+		w.granted = true
+		return nil
+	}
+	if err == nil {
+		out = again
+	}
+	return w.late(out, nil)
+}

@@ -1,0 +1,137 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+)
+
+// Option configures a Client. Options are checked in New and Open.
+type Option func(*settings) error
+
+type settings struct {
+	lease    time.Duration
+	batch    int
+	patience time.Duration
+	poll     time.Duration
+	mapName  func(string) string
+	log      *slog.Logger
+}
+
+func defaults() settings {
+	return settings{
+		lease:    30 * time.Second,
+		batch:    100,
+		patience: 3 * time.Second,
+		poll:     5 * time.Second,
+		mapName:  func(name string) string { return name },
+		log:      slog.New(slog.DiscardHandler),
+	}
+}
+
+func collect(opts []Option) (settings, error) {
+	s := defaults()
+	for _, set := range opts {
+		if set == nil {
+			continue
+		}
+		if err := set(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// WithLease sets the lease of holds that are renewed: how long a lock stays
+// taken after its holder's process died. Renewed every third of it. Default
+// 30 s, Redisson's lockWatchdogTimeout; at least 30 ms, at most a century.
+func WithLease(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 30*time.Millisecond {
+			return errs.Invalid("WithLease(%v): a lease below 30ms can't be renewed in time: choose a longer one", d)
+		}
+		s.lease = lease.Round(d)
+		return nil
+	}
+}
+
+// WithRenewBatch sets how many names one renewal command carries at most.
+// Default 100.
+func WithRenewBatch(n int) Option {
+	return func(s *settings) error {
+		if n < 1 {
+			return errs.Invalid("WithRenewBatch(%d): a batch holds at least one name", n)
+		}
+		s.batch = n
+		return nil
+	}
+}
+
+// WithCommandTimeout sets how long a call that doesn't wait goes on without an
+// answer: it sends its command again, as the same request, until then. A single
+// sending keeps the timeouts of the go-redis client, which may be longer.
+// Default 3 s.
+func WithCommandTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < time.Millisecond {
+			return errs.Invalid("WithCommandTimeout(%v): choose at least 1ms", d)
+		}
+		s.patience = min(d, lease.Max)
+		return nil
+	}
+}
+
+// WithPollFallback sets after how long a waiter that hears nothing asks Redis
+// again: it bounds a wait where notifications are lost, refused or missing.
+// Default 5 s.
+func WithPollFallback(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 10*time.Millisecond {
+			return errs.Invalid("WithPollFallback(%v): polling faster than every 10ms would be a load test", d)
+		}
+		s.poll = min(d, lease.Max)
+		return nil
+	}
+}
+
+// WithPrefix puts a prefix before every name: one per application that shares a
+// Redis. Redisson services do the same with a NameMapper.
+func WithPrefix(prefix string) Option {
+	return WithNameMapper(func(name string) string { return prefix + name })
+}
+
+// WithNameMapper makes the key of every name. It must be a pure function;
+// services that share locks must agree on it. It replaces WithPrefix.
+func WithNameMapper(key func(name string) string) Option {
+	return func(s *settings) error {
+		if key == nil {
+			return errs.Invalid("WithNameMapper(nil): leave the option out instead")
+		}
+		s.mapName = key
+		return nil
+	}
+}
+
+// WithLogger sets where the client tells of lost holds, failed renewals and
+// lost connections. Default: nowhere.
+func WithLogger(log *slog.Logger) Option {
+	return func(s *settings) error {
+		if log == nil {
+			return errs.Invalid("WithLogger(nil): leave the option out instead")
+		}
+		s.log = log
+		return nil
+	}
+}
+
+// checkContext turns a nil context into an error: it would panic far from here.
+func checkContext(ctx context.Context, call string) error {
+	if ctx == nil {
+		return fmt.Errorf("%w: %s was given a nil context: pass context.Background()", errs.ErrInvalid, call)
+	}
+	return nil
+}

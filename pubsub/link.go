@@ -1,0 +1,442 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/task"
+)
+
+const (
+	// linger is how long a channel stays subscribed after its last waiter.
+	linger = 100 * time.Millisecond
+	// pingAfter is the silence after which the link is pinged, and after twice
+	// of which it counts as dead.
+	pingAfter = 3 * time.Second
+	// idleAfter is how long a connection without channels is kept.
+	idleAfter = 30 * time.Second
+	// askAgain is the pause before a refused channel is asked for again.
+	askAgain = 5 * time.Second
+
+	minReconnect = 10 * time.Millisecond
+	maxReconnect = 500 * time.Millisecond
+)
+
+var (
+	errDead = errors.New("no sign of life from the pub/sub connection")
+	errIdle = errors.New("no channels")
+)
+
+type state int
+
+const (
+	wanted    state = iota // SUBSCRIBE is to be sent
+	asked                  // SUBSCRIBE was sent
+	confirmed              // the server has answered it
+	leaving                // UNSUBSCRIBE was sent
+)
+
+// topic is one channel. All fields but ready are guarded by link.mu.
+type topic struct {
+	channel string
+	ready   chan struct{} // closed at the first confirmation
+	isReady bool
+	subs    map[*Subscription]struct{}
+	state   state
+	// alone: its SUBSCRIBE must not carry others, since one that carried
+	// several was refused.
+	alone bool
+	// refusedUntil: not asked for before then.
+	refusedUntil time.Time
+	// idleSince is when the last waiter left.
+	idleSince time.Time
+}
+
+// link is one pub/sub connection with its channels. One goroutine, run, writes
+// to it; a second one, read, receives, and never blocks but on the connection.
+type link struct {
+	rdb   redis.UniversalClient
+	tasks *task.Group
+	log   *slog.Logger
+	kick  chan struct{} // one slot: there may be something to do for run
+
+	// mu is a leaf: no call to Redis or to a waiter under it.
+	mu      sync.Mutex
+	running bool
+	topics  map[string]*topic
+	// pending are the channels of the command under way, by what is expected.
+	pending     map[string]struct{}
+	pendingKind string
+	pendingFrom time.Time
+	lastRead    time.Time
+	emptySince  time.Time // since when there are no channels; zero if there are
+	sound       bool      // something was confirmed on this connection
+}
+
+func newLink(rdb redis.UniversalClient, tasks *task.Group, log *slog.Logger) *link {
+	return &link{
+		rdb: rdb, tasks: tasks, log: log,
+		kick:    make(chan struct{}, 1),
+		topics:  make(map[string]*topic),
+		pending: make(map[string]struct{}),
+	}
+}
+
+func (l *link) channels() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.topics)
+}
+
+func (l *link) subscribe(channel string) *Subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.topics[channel]
+	if t == nil || t.state == leaving { // an UNSUBSCRIBE under way is answered first
+		t = &topic{channel: channel, ready: make(chan struct{}), subs: make(map[*Subscription]struct{})}
+		l.topics[channel] = t
+	}
+	s := &Subscription{link: l, topic: t, wake: make(chan struct{}, 1)}
+	t.subs[s] = struct{}{}
+	if !l.running {
+		l.running = l.tasks.Go(l.run)
+	}
+	if t.state == wanted {
+		l.nudge()
+	}
+	return s
+}
+
+func (l *link) leave(s *Subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(s.topic.subs, s)
+	if len(s.topic.subs) > 0 {
+		return
+	}
+	s.topic.idleSince = time.Now()
+	l.nudge()
+}
+
+func (l *link) nudge() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps a connection as long as there are channels.
+func (l *link) run() {
+	pause := minReconnect
+	for {
+		if !l.awaitTopics() {
+			return
+		}
+		err := l.session()
+		if l.reset() {
+			pause = minReconnect
+		}
+		if errors.Is(err, errIdle) {
+			continue
+		}
+		if l.tasks.Context().Err() != nil {
+			return
+		}
+		l.log.Warn("holdfast: pub/sub connection lost, connecting again", "cause", err)
+		if !l.sleep(pause/2 + rand.N(pause/2)) {
+			return
+		}
+		pause = min(2*pause, maxReconnect)
+	}
+}
+
+func (l *link) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-l.tasks.Done():
+		return false
+	}
+}
+
+// awaitTopics returns when there is a channel to subscribe to; false on Close.
+func (l *link) awaitTopics() bool {
+	for {
+		l.mu.Lock()
+		l.dropUnusedLocked()
+		n := len(l.topics)
+		l.mu.Unlock()
+		if n > 0 {
+			return l.tasks.Context().Err() == nil
+		}
+		select {
+		case <-l.kick:
+		case <-l.tasks.Done():
+			return false
+		}
+	}
+}
+
+// dropUnusedLocked forgets the channels that nobody waits on and that no
+// connection carries.
+func (l *link) dropUnusedLocked() {
+	for c, t := range l.topics {
+		if len(t.subs) == 0 && t.state == wanted {
+			delete(l.topics, c)
+		}
+	}
+}
+
+// reset forgets what the ended connection carried, and reports whether it was
+// sound.
+func (l *link) reset() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.topics {
+		t.state = wanted
+	}
+	clear(l.pending)
+	l.pendingKind = ""
+	was := l.sound
+	l.sound = false
+	return was
+}
+
+// session is the life of one connection.
+func (l *link) session() error {
+	ctx := l.tasks.Context()
+	ps := l.rdb.Subscribe(ctx) // no channel: doesn't connect yet
+	dead := make(chan error, 1)
+	defer func() { _ = ps.Close() }() // ends read; nothing to do about an error
+	l.mu.Lock()
+	l.lastRead = time.Now()
+	l.mu.Unlock()
+
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	reading := false
+	for {
+		kind, channels, sleep := l.next(time.Now())
+		var err error
+		switch kind {
+		case "subscribe":
+			err = ps.Subscribe(ctx, channels...)
+		case "unsubscribe":
+			err = ps.Unsubscribe(ctx, channels...)
+		case "ping":
+			err = ps.Ping(ctx)
+		case "dead":
+			err = errDead
+		case "idle":
+			err = errIdle
+		}
+		if err != nil {
+			_ = ps.Close()
+			if reading {
+				<-dead
+			}
+			return err
+		}
+		if !reading && kind != "" { // the first command has connected
+			reading = l.tasks.Go(func() { dead <- l.read(ps) })
+			if !reading {
+				return ctx.Err()
+			}
+		}
+		timer.Reset(sleep)
+		select {
+		case <-l.kick:
+		case <-timer.C:
+		case err := <-dead:
+			return err
+		case <-ctx.Done():
+			_ = ps.Close()
+			<-dead
+			return ctx.Err()
+		}
+	}
+}
+
+// next decides what to send now, and how long to sleep when nothing comes.
+func (l *link) next(now time.Time) (kind string, channels []string, sleep time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropUnusedLocked()
+	silent := now.Sub(l.lastRead)
+	switch {
+	case silent >= 2*pingAfter, l.pendingKind != "" && now.Sub(l.pendingFrom) >= 2*pingAfter:
+		return "dead", nil, 0
+	case silent >= pingAfter:
+		return "ping", nil, 2*pingAfter - silent
+	}
+	sleep = pingAfter - silent
+	if l.pendingKind != "" {
+		return "", nil, sleep // one command at a time
+	}
+	switch {
+	case len(l.topics) > 0:
+		l.emptySince = time.Time{}
+	case l.emptySince.IsZero():
+		l.emptySince = now
+	case now.Sub(l.emptySince) >= idleAfter:
+		return "idle", nil, 0
+	}
+	var subscribe, unsubscribe []string
+	for c, t := range l.topics {
+		switch {
+		case t.state == wanted && now.Before(t.refusedUntil):
+			sleep = min(sleep, t.refusedUntil.Sub(now))
+		case t.state == wanted && t.alone:
+			alone := []string{c}
+			return l.sendLocked("subscribe", alone, now), alone, sleep
+		case t.state == wanted:
+			subscribe = append(subscribe, c)
+		case t.state == confirmed && len(t.subs) == 0:
+			if d := t.idleSince.Add(linger).Sub(now); d > 0 {
+				sleep = min(sleep, d)
+				continue
+			}
+			unsubscribe = append(unsubscribe, c)
+		}
+	}
+	if len(subscribe) > 0 {
+		return l.sendLocked("subscribe", subscribe, now), subscribe, sleep
+	}
+	if len(unsubscribe) > 0 {
+		return l.sendLocked("unsubscribe", unsubscribe, now), unsubscribe, sleep
+	}
+	return "", nil, sleep
+}
+
+func (l *link) sendLocked(kind string, channels []string, now time.Time) string {
+	to := asked
+	if kind == "unsubscribe" {
+		to = leaving
+	}
+	for _, c := range channels {
+		l.topics[c].state = to
+		l.pending[c] = struct{}{}
+	}
+	l.pendingKind, l.pendingFrom = kind, now
+	return kind
+}
+
+// over is a context that has ended. Receive is given it so that go-redis
+// doesn't connect and subscribe again by itself: a new connection is ours to
+// make, since it has to wake everybody.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// read receives until the connection ends.
+func (l *link) read(ps *redis.PubSub) error {
+	for {
+		msg, err := ps.Receive(over)
+		var reply redis.Error
+		switch {
+		case errors.As(err, &reply):
+			l.refused(err)
+			continue
+		case err != nil:
+			return err
+		}
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			l.answered(m.Kind, m.Channel)
+		case *redis.Message:
+			l.deliver(m.Channel)
+		default: // a pong
+			l.alive()
+		}
+	}
+}
+
+func (l *link) alive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastRead = time.Now()
+}
+
+// answered takes the confirmation of one channel.
+func (l *link) answered(kind, channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastRead = time.Now()
+	if kind != l.pendingKind {
+		return
+	}
+	if t := l.topics[channel]; t != nil {
+		switch t.state {
+		case asked:
+			t.state, t.alone = confirmed, false
+			l.sound = true
+			if !t.isReady {
+				t.isReady = true
+				close(t.ready)
+				break
+			}
+			for s := range t.subs {
+				s.notify() // what was published in between is lost: look again
+			}
+		case leaving:
+			delete(l.topics, channel)
+		case wanted, confirmed: // made anew while the UNSUBSCRIBE was under way
+		}
+	}
+	delete(l.pending, channel)
+	l.finishedLocked()
+}
+
+func (l *link) finishedLocked() {
+	if len(l.pending) == 0 {
+		l.pendingKind = ""
+		l.nudge()
+	}
+}
+
+// refused takes an error reply: the SUBSCRIBE under way was not granted.
+func (l *link) refused(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastRead = time.Now()
+	if l.pendingKind != "subscribe" {
+		return
+	}
+	several := len(l.pending) > 1
+	for c := range l.pending {
+		t := l.topics[c]
+		if t == nil || t.state != asked {
+			continue
+		}
+		t.state = wanted
+		if several {
+			t.alone = true // to find out which of them it was
+			continue
+		}
+		t.refusedUntil = time.Now().Add(askAgain)
+		l.log.Warn("holdfast: waiting without notifications: SUBSCRIBE was refused", "channel", c, "cause", err)
+	}
+	clear(l.pending)
+	l.finishedLocked()
+}
+
+func (l *link) deliver(channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastRead = time.Now()
+	if t := l.topics[channel]; t != nil {
+		for s := range t.subs {
+			s.notify()
+		}
+	}
+}

@@ -1,0 +1,40 @@
+-- acquire.lua: take a lock, or enter it once more.
+--
+-- KEYS[1]  lock     hash: owner -> number of holds; absent = free
+-- KEYS[2]  marker   see marker.lua
+-- ARGV[1]  copy     see marker.lua
+-- ARGV[2]  owner    <client id>:<owner id>
+-- ARGV[3]  count    the number of holds that the owner then has, this one included
+-- ARGV[4]  lease    integer > 0, milliseconds
+--
+-- Returns  1  granted, and it was free: the owner has one hold, whatever count says
+--          2  granted, and the owner was in it: it has count holds
+--          3  refused: somebody else has it, without expiry
+--          4  the key is a hash, but no lock; nothing was written
+--          10 + n  refused: somebody else has it for n more milliseconds
+-- Writes   KEYS[1]; its time to live is never shortened      Publishes  nothing
+-- Repeat   safe: the count is absolute, so a further copy writes the same one
+local lock, owner, count, lease = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+if redis.call('EXISTS', lock) == 0 then
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, ARGV[4])
+  return answer(1)
+end
+
+-- A plain lock has one field. Two or more: a read-write lock, a rate limiter,
+-- or a hash of somebody's own.
+local entered = redis.call('HEXISTS', lock, owner) == 1
+if redis.call('HLEN', lock) ~= 1 then
+  return answer(4)
+end
+
+local ttl = redis.call('PTTL', lock)
+if not entered then
+  return answer(ttl < 0 and 3 or 10 + ttl)
+end
+redis.call('HSET', lock, owner, count)
+if ttl >= 0 and ttl < lease then
+  redis.call('PEXPIRE', lock, ARGV[4])
+end
+return answer(2)

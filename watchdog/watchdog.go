@@ -1,0 +1,301 @@
+package watchdog
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/task"
+)
+
+const (
+	// maxInFlight bounds the batches under way, and so the goroutines.
+	maxInFlight = 8
+	// longestSleep is how late a wall clock that ran ahead of the monotonic
+	// one (a machine that was suspended) is noticed.
+	longestSleep = time.Second
+	// A renewal without an answer is tried again after pauses that grow
+	// between these two, and sooner if the deadline is near.
+	minRetry = 10 * time.Millisecond
+	maxRetry = time.Second
+)
+
+// Config is what a watchdog needs.
+type Config struct {
+	// Lease is what a renewal asks for.
+	Lease time.Duration
+	// Batch is the largest number of leases in one call of Renew.
+	Batch int
+	// Renew asks for a fresh lease for each of ls, which share l.Renew, and
+	// answers a result for each. It ends by itself when no answer comes.
+	Renew func(ctx context.Context, ls []*lease.Lease) []lease.Result
+	// Tasks owns the goroutines; the watchdog ends when it closes.
+	Tasks *task.Group
+	Log   *slog.Logger
+}
+
+// Watchdog renews leases until they are stopped. Make it with New.
+type Watchdog struct {
+	cfg    Config
+	period time.Duration
+	wake   chan struct{} // one slot
+
+	// mu comes before the ledger's mutex (taken by a lease's Orphaned) and the
+	// lease's own. LeaseEnded is never called under it.
+	mu       sync.Mutex
+	heap     leases
+	inFlight int
+	parked   []*lease.Lease // due, but without a place in flight
+	// asleepUntil is when the goroutine looks next; an earlier appointment
+	// has to wake it. Zero: it is awake, and will look before it sleeps.
+	asleepUntil time.Time
+}
+
+// New starts a watchdog.
+func New(cfg Config) *Watchdog {
+	w := &Watchdog{
+		cfg:    cfg,
+		period: cfg.Lease / 3,
+		wake:   make(chan struct{}, 1),
+	}
+	cfg.Tasks.Go(w.run)
+	return w
+}
+
+// Keep watches l from now on: its deadline, and its renewals if it has a
+// Renewal. Keeping a lease that is kept, or over, changes nothing.
+func (w *Watchdog) Keep(l *lease.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.Watch.Place > 0 || l.Over() {
+		return
+	}
+	l.Watch = lease.Watch{}
+	if l.Renew != nil {
+		l.Watch.RenewAt = time.Now().Add(w.period)
+	}
+	schedule(l)
+	heap.Push(&w.heap, l)
+	w.nudgeLocked(l.Watch.Next)
+}
+
+// Stop ends the watching of l. When it returns no renewal of l will be sent,
+// and the answer to one under way changes nothing.
+func (w *Watchdog) Stop(l *lease.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropLocked(l)
+}
+
+// Reschedule looks at l's deadline again after it was moved.
+func (w *Watchdog) Reschedule(l *lease.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.Watch.Place > 0 {
+		w.moveLocked(l)
+	}
+}
+
+// Len is the number of leases watched.
+func (w *Watchdog) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.heap)
+}
+
+func (w *Watchdog) dropLocked(l *lease.Lease) {
+	if l.Watch.Place > 0 {
+		heap.Remove(&w.heap, l.Watch.Place-1)
+	}
+}
+
+func (w *Watchdog) moveLocked(l *lease.Lease) {
+	schedule(l)
+	heap.Fix(&w.heap, l.Watch.Place-1)
+	w.nudgeLocked(l.Watch.Next)
+}
+
+func (w *Watchdog) nudgeLocked(next time.Time) {
+	if w.asleepUntil.IsZero() || !next.Before(w.asleepUntil) {
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watchdog) run() {
+	timer := time.NewTimer(longestSleep)
+	defer timer.Stop()
+	for {
+		batches, over, sleep := w.look(time.Now())
+		for _, l := range over {
+			w.expire(l)
+		}
+		for _, b := range batches {
+			if !w.cfg.Tasks.Go(func() { w.renew(b) }) {
+				return
+			}
+		}
+		timer.Reset(sleep)
+		select {
+		case <-w.cfg.Tasks.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// look takes out what there is to do now, and answers how long to sleep.
+func (w *Watchdog) look(now time.Time) (batches [][]*lease.Lease, over []*lease.Lease, sleep time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var due, seen []*lease.Lease
+	horizon := now
+	for len(w.heap) > 0 && !w.heap[0].Watch.Next.After(horizon) {
+		l := heap.Pop(&w.heap).(*lease.Lease)
+		if l.Passed(now) {
+			over = append(over, l)
+			continue
+		}
+		seen = append(seen, l)
+		if at := l.Watch.RenewAt; l.Watch.Parked || at.IsZero() || at.After(horizon) || w.orphanedLocked(l) {
+			continue
+		}
+		due = append(due, l)
+		horizon = now.Add(w.period / 2) // one is due: take along what soon will be
+	}
+	batches = w.batchLocked(due)
+	for _, b := range batches {
+		for _, l := range b {
+			l.Watch.Sent++
+			// Another try if this one isn't answered by then.
+			l.Watch.RenewAt = now.Add(patience(l, now))
+		}
+	}
+	for _, l := range seen {
+		schedule(l)
+		heap.Push(&w.heap, l)
+	}
+	sleep = longestSleep
+	if len(w.heap) == 0 {
+		sleep = lease.Max // nothing to watch: Keep wakes
+	} else {
+		sleep = min(sleep, max(w.heap[0].Watch.Next.Sub(now), 0))
+	}
+	w.asleepUntil = now.Add(sleep)
+	return batches, over, sleep
+}
+
+// orphanedLocked ends the renewal of a lease that nobody can give back.
+func (w *Watchdog) orphanedLocked(l *lease.Lease) bool {
+	if !l.Holder.Orphaned() {
+		return false
+	}
+	l.Watch.RenewAt = time.Time{}
+	w.cfg.Log.Error("holdfast: a hold was dropped without Unlock: it is no longer renewed, and free when its lease ends",
+		"name", l.Name, "owner", l.Field)
+	return true
+}
+
+// batchLocked splits the due ones by way of renewal and by number. Those for
+// which no place in flight is free wait for the end of a batch.
+func (w *Watchdog) batchLocked(due []*lease.Lease) (batches [][]*lease.Lease) {
+	open := make(map[*lease.Renewal]int)
+	for _, l := range due {
+		if i, ok := open[l.Renew]; ok && len(batches[i]) < w.cfg.Batch {
+			batches[i] = append(batches[i], l)
+			continue
+		}
+		if w.inFlight == maxInFlight {
+			l.Watch.Parked = true
+			w.parked = append(w.parked, l)
+			continue
+		}
+		w.inFlight++
+		open[l.Renew] = len(batches)
+		batches = append(batches, []*lease.Lease{l})
+	}
+	return batches
+}
+
+// patience is how long a renewal may go unanswered before another is sent
+// beside it: a fraction of what is left, so that several fit in.
+func patience(l *lease.Lease, now time.Time) time.Duration {
+	left := l.Deadline().Sub(now)
+	return max(min(left/4, maxRetry<<min(l.Watch.Sent, 4)), minRetry)
+}
+
+func (w *Watchdog) renew(batch []*lease.Lease) {
+	results := w.cfg.Renew(w.cfg.Tasks.Context(), batch)
+
+	var lost []*lease.Lease
+	var failed lease.Result
+	w.mu.Lock()
+	w.inFlight--
+	now := time.Now()
+	for i, l := range batch {
+		l.Watch.Sent--
+		if l.Watch.Place == 0 {
+			continue // stopped or over since
+		}
+		switch r := results[i]; r.Verdict {
+		case lease.Renewed:
+			l.Watch.Failures, l.Watch.LastErr = 0, nil
+			l.Extend(r.Asked, w.cfg.Lease)
+			l.Watch.RenewAt = r.Asked.Add(w.period)
+		case lease.Gone:
+			w.dropLocked(l)
+			lost = append(lost, l)
+			continue
+		default:
+			l.Watch.Failures++
+			l.Watch.LastErr, failed = r.Err, r
+			left := l.Deadline().Sub(now)
+			l.Watch.RenewAt = now.Add(max(min(left/4, minRetry<<min(l.Watch.Failures, 10), maxRetry), minRetry))
+		}
+		w.moveLocked(l)
+	}
+	for _, l := range w.parked {
+		l.Watch.Parked = false
+		if l.Watch.Place > 0 {
+			w.moveLocked(l)
+		}
+	}
+	w.parked = nil
+	w.mu.Unlock()
+
+	if failed.Err != nil && !errors.Is(failed.Err, errs.ErrClosed) {
+		w.cfg.Log.Warn("holdfast: renewal failed, trying again", "names", len(batch), "cause", failed.Err)
+	}
+	for _, l := range lost {
+		const why = "the key is gone or belongs to another owner"
+		l.Lose(fmt.Errorf("%w: %s: %s", errs.ErrLost, errs.Quote(l.Name), why))
+		w.logLost(l, why)
+	}
+}
+
+// expire ends a lease whose deadline has passed.
+func (w *Watchdog) expire(l *lease.Lease) {
+	why := fmt.Errorf("%w: %s: its lease ran out", errs.ErrLost, errs.Quote(l.Name))
+	if err := l.Watch.LastErr; err != nil {
+		why = fmt.Errorf("%w; the last renewal failed: %w", why, err)
+	}
+	if !l.Expire(time.Now(), why) {
+		w.Keep(l) // extended since we looked
+		return
+	}
+	w.logLost(l, "its lease ran out")
+}
+
+func (w *Watchdog) logLost(l *lease.Lease, why string) {
+	w.cfg.Log.Error("holdfast: hold lost", "name", l.Name, "owner", l.Field, "why", why)
+}
