@@ -19,7 +19,8 @@ local lock, owner, count, lease = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner, 1)
   redis.call('PEXPIRE', lock, ARGV[4])
-  return answer(1)
+  -- Holds were lost: a further copy, which finds the owner in, must say so too.
+  return answer(1, count ~= '1')
 end
 
 -- A plain lock has one field. Two or more: a read-write lock, a rate limiter,

@@ -133,3 +133,10 @@ type command struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (command) NoRetry() bool { return true }
+
+// Resent is the request as its further copies are sent: for tests of what a
+// further copy does.
+func (c Call) Resent() Call {
+	c.resend()
+	return c
+}
