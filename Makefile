@@ -1,0 +1,41 @@
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help test bench lint fmt tidy
+
+BENCH ?= .
+BENCHTIME ?= 1x
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+test: ## all tests of the workspace, race detector on (brings redis-server where it can)
+	@scripts/test.sh
+
+bench: ## what we promise, measured; BENCH=regexp chooses, e.g. make bench BENCH=Uncontended
+	@scripts/test.sh --setup
+	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 30m ./bench
+
+lint: ## format, vet, fix, layers, scripts, known vulnerabilities
+	@scripts/lint.sh
+
+fmt: ## format all Go files
+	@GOWORK=off go tool -modfile=tools.mod gofumpt -w .
+
+tidy: ## go mod tidy in every module; nested ones as if this tree were released
+	@set -euo pipefail; \
+	root=$$PWD; mods=$$(go list -m -f '{{.Path}} {{.Dir}}'); \
+	GOWORK=off go mod tidy; \
+	while read -r _ dir; do \
+		[ "$$dir" != "$$root" ] || continue; \
+		cd "$$dir"; cp go.mod .tidy.mod; \
+		if [ -f go.sum ]; then cp go.sum .tidy.sum; fi; \
+		while read -r path at; do \
+			[ "$$at" = "$$dir" ] || go mod edit -replace="$$path=$$at" .tidy.mod; \
+		done <<<"$$mods"; \
+		GOWORK=off go mod tidy -modfile=.tidy.mod; \
+		while read -r path at; do \
+			go mod edit -dropreplace="$$path" .tidy.mod; \
+		done <<<"$$mods"; \
+		mv .tidy.mod go.mod; \
+		if [ -f .tidy.sum ]; then mv .tidy.sum go.sum; fi; \
+	done <<<"$$mods"
