@@ -74,7 +74,7 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 	c.hub = pubsub.New(rdb, c.tasks, set.log)
 	c.services = &hold.Services{
 		ClientID: id,
-		Runner:   script.NewRunner(rdb, id, set.log, c.tasks.Done()),
+		Runner:   script.NewRunner(rdb, set.log, c.tasks.Done()),
 		Tasks:    c.tasks,
 		Loop: &wait.Loop{
 			Subscribe: func(channel string) wait.Subscription { return c.hub.Subscribe(channel) },

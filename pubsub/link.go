@@ -241,7 +241,7 @@ func (l *link) session() error {
 		if err != nil {
 			_ = ps.Close()
 			if reading {
-				<-dead
+				_ = <-dead // that it has ended is what counts: err is the reason
 			}
 			return err
 		}
@@ -259,7 +259,7 @@ func (l *link) session() error {
 			return err
 		case <-ctx.Done():
 			_ = ps.Close()
-			<-dead
+			_ = <-dead // that it has ended is what counts
 			return ctx.Err()
 		}
 	}

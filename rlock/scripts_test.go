@@ -40,7 +40,7 @@ func (b *bench) request(make func(hold.Args) script.Call, args hold.Args) copies
 
 func (b *bench) run(c script.Call) int64 {
 	b.t.Helper()
-	r := script.NewRunner(b.rdb, "test", nil, nil).Do(b.t.Context(), time.Now(), c)
+	r := script.NewRunner(b.rdb, nil, nil).Do(b.t.Context(), time.Now(), time.Now(), c)
 	require.NoError(b.t, r.Err)
 	return r.Int()
 }
@@ -190,7 +190,7 @@ func TestRenewTouchesOnlyTheOwners(t *testing.T) {
 
 	for range 2 {
 		call := renewal.Call([]string{ours, short, foreign, list, gone}, []string{"c:a", "c:a", "c:a", "c:a", "c:a"}, 30*time.Second)
-		r := script.NewRunner(b.rdb, "test", nil, nil).Do(ctx, time.Now(), call)
+		r := script.NewRunner(b.rdb, nil, nil).Do(ctx, time.Now(), time.Now(), call)
 		require.NoError(t, r.Err)
 		require.Equal(t, []any{int64(1), int64(1), int64(0), int64(0), int64(0)}, r.Val)
 		require.Greater(t, b.rdb.PTTL(ctx, ours).Val(), 20*time.Second)

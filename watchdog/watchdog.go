@@ -52,6 +52,9 @@ type Watchdog struct {
 	heap     leases
 	inFlight int
 	parked   []*lease.Lease // due, but without a place in flight
+	// used: something was kept since the last look. Then the goroutine looks
+	// again soon, so that short holds one after the other don't wake it each.
+	used bool
 	// asleepUntil is when the goroutine looks next; an earlier appointment
 	// has to wake it. Zero: it is awake, and will look before it sleeps.
 	asleepUntil time.Time
@@ -78,10 +81,11 @@ func (w *Watchdog) Keep(l *lease.Lease) {
 	}
 	l.Watch = lease.Watch{}
 	if l.Renew != nil {
-		l.Watch.RenewAt = time.Now().Add(w.period)
+		l.Watch.RenewAt = l.Asked().Add(w.period)
 	}
 	schedule(l)
 	heap.Push(&w.heap, l)
+	w.used = true
 	w.nudgeLocked(l.Watch.Next)
 }
 
@@ -186,11 +190,13 @@ func (w *Watchdog) look(now time.Time) (batches [][]*lease.Lease, over []*lease.
 		heap.Push(&w.heap, l)
 	}
 	sleep = longestSleep
-	if len(w.heap) == 0 {
-		sleep = lease.Max // nothing to watch: Keep wakes
-	} else {
+	switch {
+	case len(w.heap) > 0:
 		sleep = min(sleep, max(w.heap[0].Watch.Next.Sub(now), 0))
+	case !w.used:
+		sleep = lease.Max // nothing to watch for a while: Keep wakes
 	}
+	w.used = false
 	w.asleepUntil = now.Add(sleep)
 	return batches, over, sleep
 }

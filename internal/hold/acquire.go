@@ -159,7 +159,7 @@ func (a *attempt) ask(ctx context.Context, until time.Time) granted {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
 		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
-		g.reply = a.Runner.Do(ctx, until, a.kind.Acquire(args))
+		g.reply = a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args))
 		stale := g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
 		if !stale || i == staleTries || a.lease < shortestTrue || ctx.Err() != nil {
 			return g
@@ -196,7 +196,7 @@ func (m *Mutex) undo(e *entry, g granted) {
 	n, d := e.left()
 	args := m.args()
 	args.Voided, args.Field, args.Count, args.Lease = g.marker, e.fieldArg, n, d
-	reply := m.Runner.Do(context.WithoutCancel(m.Tasks.Context()), time.Now().Add(m.cleanup()), m.kind.Release(args))
+	reply := m.do(context.WithoutCancel(m.Tasks.Context()), m.cleanup(), m.kind.Release(args))
 	if reply.Err != nil && !errors.Is(reply.Err, errs.ErrClosed) {
 		m.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
 			"name", m.name, "owner", e.field, "cause", reply.Err)

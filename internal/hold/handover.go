@@ -28,7 +28,7 @@ type handle struct {
 }
 
 func (h handle) String() string {
-	b, _ := json.Marshal(h) //nolint:errcheck // strings and a number always marshal
+	b, _ := json.Marshal(h) // strings and a number always marshal
 	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -60,14 +60,14 @@ func (s *Services) detach(r *record) (string, error) {
 	if n := e.count(); n > 1 {
 		return "", errs.Invalid("hold of %s can't be detached: its owner has %d of them; give the inner ones back first", errs.Quote(e.name), n)
 	}
-	if err := e.take(r); err != nil {
+	if err := e.take(r, time.Now()); err != nil {
 		return "", err
 	}
 	defer e.exit()
 	h := handle{Kind: e.kind.ID(), Name: e.name, Field: s.ClientID + ":" + uuid.NewString(), Token: r.token}
 	args := e.args()
 	args.Field, args.To, args.Lease = e.fieldArg, h.Field, max(s.Lease, r.lease.Duration())
-	reply := s.Runner.Do(context.Background(), time.Now().Add(s.Patience), e.kind.Transfer(args))
+	reply := s.do(context.Background(), s.Patience, e.kind.Transfer(args))
 	switch {
 	case reply.Err != nil:
 		return "", fmt.Errorf("%w: detach %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
@@ -110,7 +110,7 @@ func (m *Mutex) Resume(ctx context.Context, text string, opts ...Option) (*Hold,
 		defer e.unlock()
 		again := m.args()
 		again.Voided, again.Field, again.To, again.Lease = there.Marker, e.fieldArg, h.Field, d
-		reply := m.Runner.Do(context.WithoutCancel(m.Tasks.Context()), time.Now().Add(m.cleanup()), m.kind.Transfer(again))
+		reply := m.do(context.WithoutCancel(m.Tasks.Context()), m.cleanup(), m.kind.Transfer(again))
 		if reply.Err != nil {
 			m.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", m.name, "cause", reply.Err)
 		}
@@ -118,7 +118,7 @@ func (m *Mutex) Resume(ctx context.Context, text string, opts ...Option) (*Hold,
 	r := &record{entry: e, token: h.Token}
 	hold := newHold(ctx, r, t)
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.Runner.Do(ctx, time.Now().Add(m.Patience), m.kind.Transfer(there))
+		return m.do(ctx, m.Patience, m.kind.Transfer(there))
 	}, func(r script.Reply) {
 		if r.Err == nil && r.Int() == notThere || r.Err != nil && !r.MaybeRan {
 			e.unlock()
@@ -167,7 +167,7 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 		return err
 	}
 	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply {
-		return s.Runner.Do(ctx, time.Now().Add(s.Patience), e.kind.Renewal().Call([]string{e.key}, []string{e.field}, d))
+		return s.do(ctx, s.Patience, e.kind.Renewal().Call([]string{e.key}, []string{e.field}, d))
 	}, nil)
 	switch {
 	case !ok:

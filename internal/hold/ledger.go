@@ -60,6 +60,9 @@ type entry struct {
 
 	// The rest is guarded by ledger.mu.
 
+	// owner leads to the token of this owner; fresh does too, until the first
+	// renewal: a weak pointer costs more than a short hold should.
+	fresh   *owner.Token
 	owner   weak.Pointer[owner.Token]
 	chosen  bool // the owner's id is known outside: never orphaned
 	callers int
@@ -86,7 +89,7 @@ func (s *Services) enter(n *names, t *owner.Token) *entry {
 		l.entries[k] = e
 	}
 	if len(e.holds) == 0 {
-		e.owner, e.chosen = weak.Make(t), t.Chosen()
+		e.fresh, e.chosen = t, t.Chosen()
 	}
 	e.callers++
 	return e
@@ -217,7 +220,19 @@ func (e *entry) LeaseEnded(l *lease.Lease, why error) { e.lose(l, why) }
 func (e *entry) Orphaned() bool {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
+	if e.fresh != nil {
+		e.owner, e.fresh = weak.Make(e.fresh), nil
+		return false
+	}
 	return !e.chosen && e.owner.Value() == nil
+}
+
+// tokenLocked is the owner's token, or nil if it is gone.
+func (e *entry) tokenLocked() *owner.Token {
+	if e.fresh != nil {
+		return e.fresh
+	}
+	return e.owner.Value()
 }
 
 // lose ends every hold on a lease that is lost.
@@ -247,7 +262,7 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 			e.kept = nil
 		}
 	}
-	if t := e.owner.Value(); t != nil && to == lost && len(over) > 0 {
+	if t := e.tokenLocked(); t != nil && to == lost && len(over) > 0 {
 		t.Ended(e.key, errs.Lost)
 	}
 	e.forgetLocked()
@@ -262,10 +277,10 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 
 // take takes a record out because it is being given back: from now on it is
 // over here, whatever Redis will answer. The second caller gets the error.
-func (e *entry) take(r *record) error {
+func (e *entry) take(r *record, now time.Time) error {
 	l := &e.ledger
 	l.mu.Lock()
-	if r.status == held && r.lease.Passed(time.Now()) {
+	if r.status == held && r.lease.Passed(now) {
 		l.mu.Unlock()
 		r.look() // tells it to all holds on this lease
 		l.mu.Lock()
@@ -284,7 +299,7 @@ func (e *entry) take(r *record) error {
 	if last && r.lease == e.kept {
 		e.kept = nil
 	}
-	if t := e.owner.Value(); t != nil {
+	if t := e.tokenLocked(); t != nil {
 		t.Ended(e.key, errs.GivenBack)
 	}
 	e.callers++ // until release has sent it

@@ -86,7 +86,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	call := m.kind.Force(m.args()).AlwaysMark()
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.Runner.Do(ctx, time.Now().Add(m.Patience), call)
+		return m.do(ctx, m.Patience, call)
 	}, nil)
 	switch {
 	case !ok:

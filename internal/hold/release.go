@@ -28,13 +28,13 @@ func (s *Services) release(ctx context.Context, r *record) error {
 	if s.Tasks.Context().Err() != nil {
 		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
 	}
-	if err := r.entry.take(r); err != nil {
+	now := time.Now()
+	if err := r.entry.take(r, now); err != nil {
 		return err
 	}
-	now := time.Now()
 	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: now.Add(s.cleanup())}
 	if ctx.Done() == nil {
-		op.send(ctx, op.until)
+		op.send(ctx, now, op.until)
 		return op.answer(ctx)
 	}
 	behind := op
@@ -60,7 +60,7 @@ func (op *releasing) leave(ctx context.Context) error {
 }
 
 // Run implements task.Op.
-func (op *releasing) Run() { op.send(op.ctx, op.until) }
+func (op *releasing) Run() { op.send(op.ctx, time.Now(), op.until) }
 
 // Abandoned implements task.Op.
 func (op *releasing) Abandoned() { op.finish() }
@@ -85,7 +85,7 @@ func (op *releasing) unanswered() bool {
 }
 
 // send sends the release until it is answered or the time is over.
-func (op *releasing) send(ctx context.Context, until time.Time) {
+func (op *releasing) send(ctx context.Context, now, until time.Time) {
 	e := op.record.entry
 	if !op.turn {
 		if op.turn = e.lock(nil, until); !op.turn {
@@ -100,7 +100,7 @@ func (op *releasing) send(ctx context.Context, until time.Time) {
 		op.call, op.made = e.kind.Release(args), true
 	}
 	resent := op.reply.MaybeRan
-	op.reply = op.Runner.Do(ctx, until, op.call)
+	op.reply = op.Runner.Do(ctx, now, until, op.call)
 	op.reply.Resent = op.reply.Resent || resent
 	op.reply.MaybeRan = op.reply.MaybeRan || op.reply.Err != nil && resent
 }
@@ -109,7 +109,7 @@ func (op *releasing) send(ctx context.Context, until time.Time) {
 func (op *releasing) finish() {
 	defer op.done()
 	if op.reply.Err != nil && op.unanswered() {
-		op.send(context.WithoutCancel(op.Tasks.Context()), op.end)
+		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), op.end)
 	}
 	if err := op.outcome(context.Background()); err != nil {
 		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
@@ -150,7 +150,7 @@ func (op *releasing) lost() error {
 	l := &op.ledger
 	l.mu.Lock()
 	op.record.status = lost
-	if t := op.record.entry.owner.Value(); t != nil {
+	if t := op.record.entry.tokenLocked(); t != nil {
 		t.Ended(op.record.entry.key, errs.Lost)
 	}
 	l.mu.Unlock()

@@ -110,7 +110,17 @@ const (
 )
 
 // field is the owner's field in Redis.
-func (s *Services) field(t *owner.Token) string { return s.ClientID + ":" + t.ID() }
+func (s *Services) field(t *owner.Token) string {
+	b := make([]byte, 0, 64)
+	b = append(append(b, s.ClientID...), ':')
+	return string(t.AppendID(b))
+}
+
+// do sends a request for as long as within.
+func (s *Services) do(ctx context.Context, within time.Duration, c script.Call) script.Reply {
+	now := time.Now()
+	return s.Runner.Do(ctx, now, now.Add(within), c)
+}
 
 // Drain takes no new holds, and answers when all present ones are given back.
 func (s *Services) Drain(ctx context.Context) error {

@@ -38,8 +38,8 @@ func Check(n string) error {
 	if len(n) > MaxName {
 		return errs.Invalid("name %s is longer than %d bytes: use a shorter one, a hash of it for example", errs.Quote(n), MaxName)
 	}
-	open := strings.IndexByte(n, '{')
-	if open < 0 {
+	_, after, ok := strings.Cut(n, "{")
+	if !ok {
 		if strings.Contains(n, "}") {
 			return errs.Invalid("name %s has a '}' without '{': its helper keys would fall into another cluster slot; remove it or write a whole hash tag {…}", errs.Quote(n))
 		}
@@ -47,7 +47,7 @@ func Check(n string) error {
 	}
 	// Redis hashes what stands between the first '{' and the first '}' after
 	// it, unless that is empty: then the whole key, which differs per key.
-	if end := strings.IndexByte(n[open+1:], '}'); end <= 0 {
+	if end := strings.IndexByte(after, '}'); end <= 0 {
 		return errs.Invalid("name %s has a '{' that opens no hash tag: its helper keys would fall into another cluster slot; remove it or write a whole hash tag {…}", errs.Quote(n))
 	}
 	return nil

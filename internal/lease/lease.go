@@ -51,6 +51,7 @@ type Lease struct {
 	Watch Watch
 
 	mu       sync.Mutex
+	asked    time.Time
 	duration time.Duration
 	deadline time.Time
 	ended    bool
@@ -112,7 +113,7 @@ func (l *Lease) Extend(asked time.Time, d time.Duration) bool {
 		return false
 	}
 	if t := asked.Add(d - Margin(d)); t.After(l.deadline) {
-		l.deadline, l.duration = t, d
+		l.deadline, l.duration, l.asked = t, d, asked
 	}
 	return true
 }
@@ -122,6 +123,13 @@ func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline
+}
+
+// Asked is when the present lease was asked for.
+func (l *Lease) Asked() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
 }
 
 // Duration is the lease that was asked for.

@@ -21,8 +21,8 @@ const maxID = 1024
 // Token is an owner. Contexts point to it; the ledger of holds points to it
 // weakly, so that a token which is gone means that nobody can unlock any more.
 type Token struct {
-	id     string
-	chosen bool // by the caller: any context may be this owner again
+	n  uint64 // of a minted one
+	id string // of a chosen one: any context may be this owner again
 
 	mu sync.Mutex
 	// latest and ended remember how this owner's holds ended, latest first, so
@@ -44,7 +44,7 @@ const keepEndings = 16
 var (
 	process = func() string {
 		var b [6]byte
-		rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read never fails: it aborts the program instead
+		_, _ = rand.Read(b[:]) // crypto/rand never fails: it aborts the program instead
 		return hex.EncodeToString(b[:])
 	}()
 	minted atomic.Uint64
@@ -52,23 +52,33 @@ var (
 
 // Mint makes an owner that nobody else has.
 func Mint() *Token {
-	return &Token{id: process + "-" + strconv.FormatUint(minted.Add(1), 36)}
+	return &Token{n: minted.Add(1)}
 }
 
 // Chosen makes an owner with the caller's id. It is checked at the first call
 // that uses it.
-func Chosen(id string) *Token { return &Token{id: id, chosen: true} }
+func Chosen(id string) *Token { return &Token{id: id} }
 
 // ID is the owner's id as the caller knows it.
-func (t *Token) ID() string { return t.id }
+func (t *Token) ID() string { return string(t.AppendID(nil)) }
+
+// AppendID appends the id to b.
+func (t *Token) AppendID(b []byte) []byte {
+	if t.Chosen() {
+		return append(b, t.id...)
+	}
+	b = append(b, process...)
+	return strconv.AppendUint(append(b, '-'), t.n, 36)
+}
 
 // Chosen reports whether the id is the caller's own, so that whoever knows it
 // can be this owner, whether the token is still there or not.
-func (t *Token) Chosen() bool { return t.chosen }
+func (t *Token) Chosen() bool { return t.n == 0 }
 
 // Check refuses ids that can't be told apart from other things in Redis.
 func (t *Token) Check() error {
 	switch {
+	case !t.Chosen():
 	case t.id == "":
 		return errs.Invalid("owner id is empty: give WithOwnerID a non-empty id, or use WithOwner")
 	case strings.HasSuffix(t.id, ":write"):

@@ -2,10 +2,12 @@ package script
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -33,10 +35,11 @@ type Runner struct {
 	ids     atomic.Uint64
 }
 
-// NewRunner makes a runner whose request ids start with the client's id. Once
-// closed is closed it sends nothing a second time.
-func NewRunner(rdb redis.UniversalClient, clientID string, log *slog.Logger, closed <-chan struct{}) *Runner {
-	r := &Runner{rdb: rdb, id: clientID, log: log, closed: closed}
+// NewRunner makes a runner. Once closed is closed it sends nothing a second time.
+func NewRunner(rdb redis.UniversalClient, log *slog.Logger, closed <-chan struct{}) *Runner {
+	var id [9]byte          // 72 random bits: request ids of two clients differ
+	_, _ = rand.Read(id[:]) // crypto/rand never fails: it aborts the program instead
+	r := &Runner{rdb: rdb, id: base64.RawURLEncoding.EncodeToString(id[:]), log: log, closed: closed}
 	r.cluster, _ = rdb.(*redis.ClusterClient)
 	return r
 }
@@ -87,17 +90,16 @@ func (r Reply) Int() int64 {
 // the timeouts of the go-redis client. Errors: ErrUnavailable and a cause if
 // nothing answered, with the context's error if that ended it; ErrDenied if the
 // server refused.
-func (r *Runner) Do(ctx context.Context, until time.Time, c Call) Reply {
+//
+// now is the moment of the call, which the caller has read for its own ends:
+// reading a clock costs as much as a script on some machines.
+func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 	var (
-		reply Reply
+		reply = Reply{Asked: now}
 		pause time.Duration
 		load  bool
 	)
 	for {
-		asked := time.Now()
-		if !reply.Resent {
-			reply.Asked = asked
-		}
 		cmd := c.command(ctx, load)
 		err := r.rdb.Process(ctx, cmd)
 		if err == nil || errors.Is(err, redis.Nil) {
@@ -120,6 +122,9 @@ func (r *Runner) Do(ctx context.Context, until time.Time, c Call) Reply {
 		case notYet:
 		}
 		load = false
+		if !reply.Resent {
+			reply.Asked = time.Now() // nothing has run so far
+		}
 		if err := r.pause(ctx, until, &pause); err != nil || ctx.Err() != nil {
 			reply.Err = r.gaveUp(ctx, cmd.Err())
 			if errors.Is(err, errs.ErrClosed) {
@@ -140,7 +145,7 @@ var ErrPatience = errors.New("the time for an answer is over")
 func (r *Runner) pause(ctx context.Context, until time.Time, pause *time.Duration) error {
 	d := *pause
 	*pause = min(max(2*d, firstPause), maxPause)
-	d = d/2 + rand.N(d/2+1)
+	d = d/2 + mathrand.N(d/2+1)
 	if !until.IsZero() && time.Until(until) <= d {
 		return ErrPatience
 	}

@@ -1,0 +1,315 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// left counts the keys of a server without the markers of requests, which have
+// a time to live.
+func left(b testing.TB, rdb *redis.Client) (n int) {
+	b.Helper()
+	keys, err := rdb.Keys(context.Background(), "*").Result()
+	require.NoError(b, err)
+	for _, k := range keys {
+		if !strings.Contains(k, ":holdfast:req:") {
+			n++
+		}
+	}
+	return n
+}
+
+// Bar: 10,000 acquisitions cancelled at random moments on a link with 0 to 3 ms
+// of delay: a second later no key, goroutine or subscription is left; every call
+// is back within 50 ms of its cancel.
+func BenchmarkCancelled10000(b *testing.B) {
+	const calls, goroutines = 10_000, 50
+	for b.Loop() {
+		srv := redistest.Start(b)
+		proxy := faultproxy.New(b, srv.Addr())
+		proxy.SetLatency(0, 3*time.Millisecond)
+		s := newSide(b, &redis.Options{Addr: proxy.Addr(), PoolSize: 100})
+		look := srv.Client(b)
+		pair(context.Background(), b, s.Lock("warm-up"))
+		before := runtime.NumGoroutine()
+
+		var slowest, granted atomic.Int64
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				for range calls / goroutines {
+					ctx, cancel := context.WithCancel(context.Background())
+					var cancelled atomic.Int64
+					timer := time.AfterFunc(rand.N(8*time.Millisecond), func() {
+						cancelled.Store(time.Now().UnixNano())
+						cancel()
+					})
+					h, err := s.Lock(fmt.Sprint("cancelled-", g%10)).Lock(ctx)
+					back := time.Now().UnixNano()
+					if at := cancelled.Load(); at > 0 && back > at {
+						for late := back - at; late > slowest.Load(); {
+							slowest.Store(late)
+						}
+					}
+					switch {
+					case err == nil:
+						granted.Add(1)
+						if err := h.Unlock(context.Background()); err != nil {
+							b.Error(err)
+						}
+					case !errors.Is(err, context.Canceled):
+						b.Error(err)
+					}
+					timer.Stop()
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		<-time.After(time.Second) // the bar: what is left one second later
+		chans, err := look.PubSubChannels(context.Background(), "*").Result()
+		require.NoError(b, err)
+		b.ReportMetric(float64(left(b, look)), "keys_left")
+		b.ReportMetric(float64(len(chans)), "subscriptions_left")
+		b.ReportMetric(float64(max(runtime.NumGoroutine()-before, 0)), "goroutines_more")
+		b.ReportMetric(float64(slowest.Load())/1e6, "ms_slowest_return")
+		b.ReportMetric(float64(granted.Load()), "granted")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// Bar: 20,000 pairs with 5 % of the replies dropped, ReadTimeout 100 ms: no wrong
+// count, no false 'not held', no double hold. ErrUncertain is counted apart.
+func BenchmarkDroppedReplies20000(b *testing.B) {
+	const pairs, goroutines = 20_000, 100
+	for b.Loop() {
+		srv := redistest.Start(b)
+		proxy := faultproxy.New(b, srv.Addr())
+		s := newSide(b, &redis.Options{Addr: proxy.Addr(), ReadTimeout: 100 * time.Millisecond, PoolSize: 200})
+		look := srv.Client(b)
+		pair(context.Background(), b, s.Lock("warm-up"))
+		proxy.Add(faultproxy.Rule{Match: faultproxy.Prob(0.05, 1), Do: faultproxy.DropReply})
+
+		var wrongCount, notHeld, double, uncertain atomic.Int64
+		inside := make([]atomic.Int64, goroutines/2)
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				n := g % len(inside) // two goroutines a name
+				l := s.Lock(fmt.Sprint("dropped-", n))
+				for range pairs / goroutines {
+					h, err := l.Lock(context.Background())
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if inside[n].Add(1) != 1 {
+						double.Add(1)
+					}
+					if c, err := look.HGet(context.Background(), l.Name(), h.Owner()).Int(); err != nil || c != 1 {
+						wrongCount.Add(1)
+					}
+					inside[n].Add(-1)
+					switch err := h.Unlock(context.Background()); {
+					case errors.Is(err, holdfast.ErrUncertain):
+						uncertain.Add(1)
+					case errors.Is(err, holdfast.ErrNotHeld):
+						notHeld.Add(1)
+					case err != nil:
+						b.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		b.ReportMetric(float64(wrongCount.Load()), "wrong_counts")
+		b.ReportMetric(float64(notHeld.Load()), "false_not_held")
+		b.ReportMetric(float64(double.Load()), "double_holds")
+		b.ReportMetric(float64(uncertain.Load()), "uncertain")
+		b.ReportMetric(float64(left(b, look)), "keys_left")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// Bar: 200 trials in which the link is cut, half of them with both cores busy:
+// the holder's context ends before the key is free, every time. The server's
+// own clock says when it lets the key go.
+func BenchmarkCutLink200(b *testing.B) {
+	const trials, atOnce, lease = 200, 20, 900 * time.Millisecond
+	for b.Loop() {
+		smallest := time.Hour
+		tooLate := 0
+		for _, busy := range []bool{false, true} {
+			stop := make(chan struct{})
+			var load sync.WaitGroup
+			if busy {
+				for range runtime.NumCPU() {
+					load.Go(func() {
+						for n := 0; ; n++ {
+							select {
+							case <-stop:
+								return
+							default:
+								burn = n
+							}
+						}
+					})
+				}
+			}
+			for range trials / 2 / atOnce {
+				margins := cutLink(b, atOnce, lease)
+				for _, m := range margins {
+					smallest = min(smallest, m)
+					if m <= 0 {
+						tooLate++
+					}
+				}
+			}
+			close(stop)
+			load.Wait()
+		}
+		b.ReportMetric(float64(tooLate), "too_late")
+		b.ReportMetric(float64(smallest.Microseconds())/1e3, "ms_smallest_margin")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+var burn int // what the load computes
+
+// cutLink holds n names, cuts the link at a random moment, and answers how long
+// before its key's end each holder's context ended.
+func cutLink(b testing.TB, n int, lease time.Duration) []time.Duration {
+	srv := server
+	proxy, err := faultproxy.NewFor(srv.Addr())
+	require.NoError(b, err)
+	defer proxy.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, PoolSize: 50})
+	defer func() { require.NoError(b, rdb.Close()) }()
+	c, err := holdfast.New(rdb, holdfast.WithLease(lease))
+	require.NoError(b, err)
+	defer func() { require.NoError(b, c.Close()) }()
+	look := srv.Client(b)
+	ctx := context.Background()
+
+	holds := make([]*holdfast.Hold, n)
+	for i := range holds {
+		h, err := c.Lock(fmt.Sprint("cut-", rand.Int())).Lock(ctx)
+		require.NoError(b, err)
+		holds[i] = h
+	}
+	<-time.After(rand.N(lease)) // somewhere between two renewals
+	proxy.Blackhole(true)
+	margins := make([]time.Duration, n)
+	var wg sync.WaitGroup
+	for i, h := range holds {
+		wg.Go(func() {
+			<-h.Context().Done()
+			ended := time.Now()
+			// The same machine, so the same clock: PEXPIRETIME is the server's
+			// own word for when the key goes.
+			at, err := look.PExpireTime(ctx, h.Name()).Result()
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if at < 0 { // gone already
+				margins[i] = -1
+				return
+			}
+			margins[i] = time.UnixMilli(at.Milliseconds()).Sub(ended)
+		})
+	}
+	wg.Wait()
+	proxy.Blackhole(false)
+	return margins
+}
+
+// stopChildURL in the environment makes this binary the process that is stopped.
+const stopChildURL = "HOLDFAST_BENCH_STOP_URL"
+
+// stopChild holds a lock and tells on each line of its input what its context
+// says at that moment.
+func stopChild() int {
+	c, err := holdfast.Open(os.Getenv(stopChildURL), holdfast.WithLease(300*time.Millisecond))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() { _ = c.Close() }() // the process ends anyway
+	h, err := c.Lock(os.Args[len(os.Args)-1]).Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	ctx := h.Context()
+	fmt.Println("held")
+	// Busy looking: the stop hits anywhere, and the first look after it is the
+	// first one that finds the clock far ahead.
+	last := time.Now()
+	for {
+		err := ctx.Err()
+		now := time.Now()
+		if now.Sub(last) > 500*time.Millisecond {
+			fmt.Println("first look:", err != nil)
+			return 0
+		}
+		last = now
+	}
+}
+
+// Bar: a process is stopped for longer than its lease, 30 times: at the first
+// look after it goes on, Err is not nil, every time.
+func BenchmarkStopped30(b *testing.B) {
+	const trials = 30
+	for b.Loop() {
+		blind := 0
+		for i := range trials {
+			cmd := exec.Command(os.Args[0], fmt.Sprint("stopped-", i))
+			cmd.Env = append(os.Environ(), stopChildURL+"="+server.URL())
+			out, err := cmd.StdoutPipe()
+			require.NoError(b, err)
+			require.NoError(b, cmd.Start())
+			in := bufio.NewReader(out)
+			line, err := in.ReadString('\n')
+			require.NoError(b, err)
+			require.Equal(b, "held\n", line)
+			require.NoError(b, cmd.Process.Signal(syscall.SIGSTOP))
+			look := server.Client(b)
+			eventually(b, 10*time.Second, "the lease ran out", func() bool {
+				n, err := look.Exists(context.Background(), fmt.Sprint("stopped-", i)).Result()
+				return err == nil && n == 0
+			})
+			<-time.After(600 * time.Millisecond) // longer than what the child takes for a stop
+			require.NoError(b, cmd.Process.Signal(syscall.SIGCONT))
+			rest, err := io.ReadAll(in)
+			require.NoError(b, err)
+			require.NoError(b, cmd.Wait())
+			if string(rest) != "first look: true\n" {
+				blind++
+			}
+		}
+		b.ReportMetric(float64(blind), "blind_first_looks")
+		b.ReportMetric(trials, "trials")
+	}
+	b.ReportMetric(0, "ns/op")
+}
