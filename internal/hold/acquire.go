@@ -40,6 +40,9 @@ type granted struct {
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
+	if ctx == nil {
+		return nil, errs.Invalid("lock %s was given a nil context: pass context.Background()", errs.Quote(m.name))
+	}
 	o, err := collect(opts)
 	if err != nil {
 		return nil, err
@@ -93,8 +96,8 @@ func (m *Mutex) ownerOrMint(ctx context.Context) (*owner.Token, error) {
 	return owner.Mint(), nil
 }
 
-// Try implements wait.Trier: it asks Redis once. After a grant the entry's turn stays taken until the
-// hold is recorded.
+// Try implements wait.Trier: it asks Redis once. After a grant the entry's turn
+// stays taken until the hold is recorded.
 func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
 	e := a.entry
 	if !e.lock(ctx.Done(), until) {
@@ -123,18 +126,21 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	switch n := g.reply.Int(); n {
 	case grantedFirst, grantedAgain:
 		if n == grantedFirst && g.before > 0 {
-			e.loseAll(fmt.Errorf("%w: %s: the key was gone when the owner entered again", errs.ErrLost, errs.Quote(a.name)), nil)
+			e.loseAll(fmt.Errorf("%w: %s: the key was gone when the owner entered again", errs.ErrLost, errs.Quote(a.name)))
 		}
 		a.asked = g.reply.Asked
 		return wait.Outcome{Granted: true, TTL: a.lease}, nil
 	case foreignHash:
 		e.unlock()
 		return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, nil)
-	case refusedEver:
-		e.unlock()
-		return wait.Outcome{TTL: -1}, nil
 	default:
+		if g.before > 0 {
+			e.loseAll(fmt.Errorf("%w: %s: it belonged to another owner when this one entered again", errs.ErrLost, errs.Quote(a.name)))
+		}
 		e.unlock()
+		if n == refusedEver {
+			return wait.Outcome{TTL: -1}, nil
+		}
 		return wait.Outcome{TTL: time.Duration(n-refusedFor) * time.Millisecond}, nil
 	}
 }

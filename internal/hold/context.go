@@ -93,6 +93,10 @@ func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", 
 // there is no lease yet, and nobody else to look.
 func (r *record) look() {
 	if r.signal.Err() == nil && r.lease.Passed(time.Now()) {
-		r.lease.Expire(time.Now(), fmt.Errorf("%w: %s: its lease ran out", errs.ErrLost, errs.Quote(r.entry.name)))
+		r.lease.Expire(time.Now(), r.ranOut())
 	}
+}
+
+func (r *record) ranOut() error {
+	return fmt.Errorf("%w: %s: its lease ran out", errs.ErrLost, errs.Quote(r.entry.name))
 }

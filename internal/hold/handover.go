@@ -179,7 +179,7 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 	}
 	if there, _ := reply.Val.([]any); len(there) != 1 || there[0] != int64(1) {
 		why := fmt.Errorf("%w: %s: the key is gone or belongs to another owner", errs.ErrLost, errs.Quote(e.name))
-		e.loseAll(why, nil)
+		r.lease.Lose(why) // and with it all holds that share it
 		return r.notHeldAs(errs.Lost)
 	}
 	if !r.lease.Extend(reply.Asked, d) {

@@ -240,9 +240,10 @@ func (e *entry) lose(on *lease.Lease, why error) {
 	e.loseIf(why, lost, func(r *record) bool { return r.lease == on })
 }
 
-// loseAll ends every hold of the entry but one, if that isn't nil.
-func (e *entry) loseAll(why error, but *record) {
-	e.loseIf(why, lost, func(r *record) bool { return r != but })
+// loseAll ends every hold of the entry. Its caller has the entry's turn, so that
+// no hold is added which the loss doesn't concern.
+func (e *entry) loseAll(why error) {
+	e.loseIf(why, lost, func(*record) bool { return true })
 }
 
 func (e *entry) loseIf(why error, to status, match func(*record) bool) {
@@ -282,7 +283,7 @@ func (e *entry) take(r *record, now time.Time) error {
 	l.mu.Lock()
 	if r.status == held && r.lease.Passed(now) {
 		l.mu.Unlock()
-		r.look() // tells it to all holds on this lease
+		r.lease.Expire(now, r.ranOut()) // tells all holds on this lease
 		l.mu.Lock()
 	}
 	if r.status != held {
@@ -341,16 +342,30 @@ func (s *Services) latest(key, field string) *record {
 	return e.holds[len(e.holds)-1]
 }
 
-// holders are the entries with holds on key; on any key if it is empty.
-func (s *Services) holders(key string) []*entry {
+// holders are the entries with holds.
+func (s *Services) holders() []*entry {
 	l := &s.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var es []*entry
 	for _, e := range l.entries {
-		if len(e.holds) > 0 && (key == "" || e.key == key) {
+		if len(e.holds) > 0 {
 			es = append(es, e)
 		}
 	}
 	return es
+}
+
+// holdsOf are this client's holds of a key.
+func (s *Services) holdsOf(key string) []*record {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var rs []*record
+	for _, e := range l.entries {
+		if e.key == key {
+			rs = append(rs, e.holds...)
+		}
+	}
+	return rs
 }

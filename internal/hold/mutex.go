@@ -84,6 +84,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.Tasks.Context().Err() != nil {
 		return false, fmt.Errorf("%w: force unlock %s", errs.ErrClosed, errs.Quote(m.name))
 	}
+	before := m.holdsOf(m.key) // what is taken after the force isn't concerned
 	call := m.kind.Force(m.args()).AlwaysMark()
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
 		return m.do(ctx, m.Patience, call)
@@ -104,8 +105,9 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	m.heard(m.key, reply)
-	for _, e := range m.holders(m.key) {
-		e.loseAll(fmt.Errorf("%w: %s was forced open", errs.ErrLost, errs.Quote(m.name)), nil)
+	for _, r := range before {
+		r.entry.loseIf(fmt.Errorf("%w: %s was forced open", errs.ErrLost, errs.Quote(m.name)), lost,
+			func(o *record) bool { return o == r })
 	}
 	return true, nil
 }

@@ -28,6 +28,9 @@ func (s *Services) release(ctx context.Context, r *record) error {
 	if s.Tasks.Context().Err() != nil {
 		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
 	}
+	if ctx == nil { // giving back should not fail over that
+		ctx = context.Background()
+	}
 	now := time.Now()
 	if err := r.entry.take(r, now); err != nil {
 		return err
@@ -131,7 +134,7 @@ func (op *releasing) outcome(ctx context.Context) error {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere && !reply.Resent:
 		// Not there, and it wasn't us: force-unlocked, evicted, deleted, lost
 		// in a failover.
-		e.loseAll(fmt.Errorf("%w: %s: the key was gone at an unlock", errs.ErrLost, errs.Quote(e.name)), nil)
+		e.loseAll(fmt.Errorf("%w: %s: the key was gone at an unlock", errs.ErrLost, errs.Quote(e.name)))
 		return op.lost()
 	case reply.Err != nil && script.Temporary(reply.Err):
 		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)

@@ -133,7 +133,7 @@ func (s *Services) Drain(ctx context.Context) error {
 	g.SetLimit(16)
 	var mu sync.Mutex
 	var failed []error
-	for _, e := range s.holders("") {
+	for _, e := range s.holders() {
 		g.Go(func() error {
 			for r := s.latest(e.key, e.field); r != nil; r = s.latest(e.key, e.field) {
 				err := s.release(ctx, r)
@@ -155,7 +155,7 @@ func (s *Services) Abandon() {
 	s.ledger.mu.Lock()
 	s.ledger.draining = true
 	s.ledger.mu.Unlock()
-	for _, e := range s.holders("") {
+	for _, e := range s.holders() {
 		e.loseIf(errs.ErrClosed, closed, func(*record) bool { return true })
 	}
 }

@@ -19,10 +19,11 @@ const (
 	// settle is added to the holder's remaining time, which Redis rounds.
 	settle = time.Millisecond
 	// firstTry is what the first try gets at least: who waits for a millisecond
-	// wants an answer from Redis, not word that there was none yet.
+	// wants an answer from Redis, not word that there was none yet. laterTry is
+	// the same for one that begins shortly before the end of the wait: by so
+	// much a wait can be late where Redis doesn't answer.
 	firstTry = 500 * time.Millisecond
-	// lastTry bounds the try that ends a wait whose subscription never came.
-	lastTry = 50 * time.Millisecond
+	laterTry = 250 * time.Millisecond
 )
 
 // Subscription is a place on a channel.
@@ -96,7 +97,10 @@ func (l *Loop) Acquire(ctx context.Context, s Spec) error {
 	if s.Line != "" {
 		w.place = l.lines.join(s.Line)
 		defer func() { w.leave() }()
-		if err := w.awaitTurn(); err != nil {
+		switch err := w.awaitTurn(); {
+		case errors.Is(err, errServed):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -167,11 +171,32 @@ func (w *waiter) awaitTurn() error {
 	case <-w.ctx.Done():
 	case <-w.Closed:
 	case <-w.over:
-		return w.late(w.place.line.lastKnown())
+		return w.overInLine()
 	}
 	_, last := w.place.line.lastKnown()
 	return w.ended(w.ctx, w.Name, last)
 }
+
+// overInLine ends a wait that never got to the front. If the first in line had
+// no answer either, and the wait was short, Redis is asked directly.
+func (w *waiter) overInLine() error {
+	out, last := w.place.line.lastKnown()
+	left := firstTry - w.Wait
+	if !errors.Is(last, errNoAnswerYet) || left <= 0 {
+		return w.late(out, last)
+	}
+	ctx, cancel := context.WithTimeoutCause(w.ctx, left, script.ErrPatience)
+	defer cancel()
+	out, err := w.Try.Try(ctx, time.Now().Add(left))
+	if err == nil && out.Granted {
+		w.granted = true
+		return errServed
+	}
+	return w.late(out, w.ours(err))
+}
+
+// errServed says that awaitTurn ended with the grant itself.
+var errServed = errors.New("granted")
 
 // late is the error of a wait whose time is over.
 func (w *waiter) late(out Outcome, last error) error {
@@ -267,6 +292,9 @@ func (w *waiter) loop() error {
 			return w.ended(w.ctx, w.Name, last)
 		}
 		timer.Stop()
+		if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
+			return w.lastTry(ready != nil, out, last)
+		}
 	}
 }
 
@@ -285,23 +313,31 @@ func (w *waiter) sleep(out Outcome, last error, pause time.Duration) time.Durati
 func (w *waiter) try() (Outcome, error) {
 	ctx, until := w.ctx, w.deadline
 	if !until.IsZero() {
+		least := laterTry
 		if !w.tried {
-			until = latest(until, time.Now().Add(firstTry))
+			least = firstTry
 		}
+		until = latest(until, time.Now().Add(least))
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, until, script.ErrPatience)
 		defer cancel()
 	}
 	w.tried = true
 	out, err := w.Try.Try(ctx, until)
-	if err != nil && w.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !w.deadline.IsZero() {
-		// Our own deadline ended the try, not the caller's context.
-		err = fmt.Errorf("%w: %s: the time to wait is over and no answer came", errs.ErrUnavailable, errs.Quote(w.Name))
-	}
+	err = w.ours(err)
 	if w.place != nil {
 		w.place.line.learn(out, err)
 	}
 	return out, err
+}
+
+// ours replaces the error of a try that ended by our own deadline, not by the
+// caller's context.
+func (w *waiter) ours(err error) error {
+	if err != nil && w.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !w.deadline.IsZero() {
+		return fmt.Errorf("%w: %s: the time to wait is over and no answer came", errs.ErrUnavailable, errs.Quote(w.Name))
+	}
+	return err
 }
 
 // lastTry ends a wait. If notifications never worked, a release may have gone
@@ -310,15 +346,10 @@ func (w *waiter) lastTry(unseen bool, out Outcome, last error) error {
 	if !unseen || last != nil {
 		return w.late(out, last)
 	}
-	ctx, cancel := context.WithTimeout(w.ctx, lastTry)
-	defer cancel()
-	again, err := w.Try.Try(ctx, time.Now())
-	if err == nil && again.Granted {
+	out, err := w.try()
+	if err == nil && out.Granted {
 		w.granted = true
 		return nil
 	}
-	if err == nil {
-		out = again
-	}
-	return w.late(out, nil)
+	return w.late(out, err)
 }
