@@ -44,6 +44,9 @@ type NotAcquiredError = errs.NotAcquiredError
 // NotHeldError carries the name and the reason.
 type NotHeldError = errs.NotHeldError
 
+// Reason says why a name isn't held.
+type Reason = errs.Reason
+
 // Reasons of a NotHeldError.
 const (
 	// NeverHeld: this owner never held it, as far as is remembered.
