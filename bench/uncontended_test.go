@@ -124,6 +124,15 @@ func BenchmarkLockUnlock(b *testing.B) {
 			pair(context.Background(), b, l)
 		}
 	})
+	b.Run("holdfast, cancelable", func(b *testing.B) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		l := newSide(b, server.Options()).Lock("lock-unlock-cancelable")
+		b.ReportAllocs()
+		for b.Loop() {
+			pair(ctx, b, l)
+		}
+	})
 	b.Run("floor", func(b *testing.B) {
 		f := newFloor(b)
 		b.ReportAllocs()

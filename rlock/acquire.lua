@@ -2,10 +2,11 @@
 --
 -- KEYS[1]  lock     hash: owner -> number of holds; absent = free
 -- KEYS[2]  marker   see marker.lua
--- ARGV[1]  copy     see marker.lua
--- ARGV[2]  owner    <client id>:<owner id>
--- ARGV[3]  count    the number of holds that the owner then has, this one included
--- ARGV[4]  lease    integer > 0, milliseconds
+-- ARGV[1]  owner    <client id>:<owner id>
+-- ARGV[2]  lease    integer > 0, milliseconds
+-- ARGV[3]  count    the number of holds that the owner then has, this one included;
+--                   nil: 1
+-- ARGV[4]  copy     see marker.lua
 --
 -- Returns  1  granted, and it was free: the owner has one hold, whatever count says
 --          2  granted, and the owner was in it: it has count holds
@@ -14,28 +15,28 @@
 --          10 + n  refused: somebody else has it for n more milliseconds
 -- Writes   KEYS[1]; its time to live is never shortened      Publishes  nothing
 -- Repeat   safe: the count is absolute, so a further copy writes the same one
-local lock, owner, count, lease = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local lock, owner, lease, count, copy = KEYS[1], ARGV[1], ARGV[2], ARGV[3] or '1', ARGV[4]
 
 if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner, 1)
-  redis.call('PEXPIRE', lock, ARGV[4])
+  redis.call('PEXPIRE', lock, lease)
   -- Holds were lost: a further copy, which finds the owner in, must say so too.
-  return answer(1, count ~= '1')
+  return answer(1, copy or count ~= '1')
 end
 
 -- A plain lock has one field. Two or more: a read-write lock, a rate limiter,
 -- or a hash of somebody's own.
 local entered = redis.call('HEXISTS', lock, owner) == 1
 if redis.call('HLEN', lock) ~= 1 then
-  return answer(4)
+  return answer(4, copy)
 end
 
 local ttl = redis.call('PTTL', lock)
 if not entered then
-  return answer(ttl < 0 and 3 or 10 + ttl)
+  return answer(ttl < 0 and 3 or 10 + ttl, copy)
 end
 redis.call('HSET', lock, owner, count)
-if ttl >= 0 and ttl < lease then
-  redis.call('PEXPIRE', lock, ARGV[4])
+if ttl >= 0 and ttl < tonumber(lease) then
+  redis.call('PEXPIRE', lock, lease)
 end
-return answer(2)
+return answer(2, copy)

@@ -84,6 +84,12 @@ var renewal = &lease.Renewal{Call: func(ks, owners []string, d time.Duration) sc
 	return script.NewCall(renewScript, ks, argv...)
 }}
 
+// Arguments that the usual call leaves out; see acquire.lua and release.lua.
+var (
+	firstHold = []any{1}    // count
+	lastHold  = []any{0, 0} // left, lease
+)
+
 // plain is the kind of the re-entrant lock.
 type plain struct{}
 
@@ -97,19 +103,25 @@ func (plain) Queues() bool { return false }
 func (plain) Channel(key string) string { return keys.Prefixed("redisson_lock__channel", key) }
 
 func (plain) Acquire(a hold.Args) script.Call {
-	return script.NewMutation(acquireScript, a.Keys, a.Field, a.Count, a.Lease.Milliseconds())
+	if a.Count == 1 {
+		return script.NewMutation(acquireScript, a.Keys, firstHold, a.Field, a.Lease.Milliseconds())
+	}
+	return script.NewMutation(acquireScript, a.Keys, nil, a.Field, a.Lease.Milliseconds(), a.Count)
 }
 
 func (plain) Release(a hold.Args) script.Call {
-	return script.NewMutation(releaseScript, a.Keys, a.Field, a.Count, a.Lease.Milliseconds(), a.Channel)
+	if a.Count == 0 {
+		return script.NewMutation(releaseScript, a.Keys, lastHold, a.Field, a.Channel)
+	}
+	return script.NewMutation(releaseScript, a.Keys, nil, a.Field, a.Channel, a.Count, a.Lease.Milliseconds())
 }
 
 func (plain) Force(a hold.Args) script.Call {
-	return script.NewMutation(forceScript, a.Keys, a.Channel)
+	return script.NewMutation(forceScript, a.Keys, nil, a.Channel)
 }
 
 func (plain) Transfer(a hold.Args) script.Call {
-	return script.NewMutation(transferScript, a.Keys, a.Field, a.To, a.Lease.Milliseconds())
+	return script.NewMutation(transferScript, a.Keys, nil, a.Field, a.To, a.Lease.Milliseconds())
 }
 
 func (plain) Renewal() *lease.Renewal { return renewal }

@@ -103,6 +103,9 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		op.call, op.made = e.kind.Release(args), true
 	}
 	resent := op.reply.MaybeRan
+	if resent {
+		op.call = op.call.Resent()
+	}
 	op.reply = op.Runner.Do(ctx, now, until, op.call)
 	op.reply.Resent = op.reply.Resent || resent
 	op.reply.MaybeRan = op.reply.MaybeRan || op.reply.Err != nil && resent

@@ -2,12 +2,13 @@
 --
 -- KEYS[2]  marker   private key of this request: the answer it was given
 -- KEYS[3]  voided   optional: marker of an earlier request that this one undoes
--- ARGV[1]  copy     '0' the first copy sent, '1' a later one, '2' mark always
+-- ARGV[n]  copy     the last one, given to answer(): nil for the first copy sent,
+--                   '1' for a later one, '2' to mark whichever it is
 --
 -- Returns  what the marker says, if it stands: the request was answered before
--- Writes   through answer(): KEYS[2] for copies '1' and '2', or if always is
---          true, because the effect won't show; KEYS[3] if given; both for 70 s,
---          which outlive the longest stall we promise to survive
+-- Writes   through answer(): KEYS[2], unless this is the first copy and its
+--          effect shows; KEYS[3] if given; both for 70 s, which outlive the
+--          longest stall we promise to survive
 -- Repeat   a late first copy finds the marker of the copy that overtook it, or
 --          that of the request that undid it, and changes nothing
 local told = redis.call('GET', KEYS[2])
@@ -15,8 +16,8 @@ if told then
   return tonumber(told)
 end
 
-local function answer(reply, always)
-  if always or ARGV[1] ~= '0' then
+local function answer(reply, copy)
+  if copy then
     redis.call('SET', KEYS[2], reply, 'PX', 70000)
   end
   if KEYS[3] then

@@ -117,7 +117,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			return reply
 		case maybeRan:
 			reply.Resent = true
-			c.resend()
+			c = c.Resent()
 			r.reloadTopology(ctx)
 		case notYet:
 		}

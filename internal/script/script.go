@@ -31,8 +31,8 @@ func New(name, src string) *Script {
 	return &Script{name: name, src: src, shaArg: hex.EncodeToString(sum[:])}
 }
 
-// Mutating makes a script that opens with marker.lua: KEYS[2] is its marker,
-// ARGV[1] says which copy this is, and it answers a whole number.
+// Mutating makes a script that opens with marker.lua: KEYS[2] is its marker, the
+// last of ARGV says which copy this is, and it answers a whole number.
 func Mutating(name, src string) *Script {
 	s := New(name, marker+src)
 	s.mutates = true
@@ -54,11 +54,12 @@ const (
 )
 
 // Call is one request: a script with its keys and arguments. Copies of it
-// differ in nothing but ARGV[1].
+// differ in nothing but the mark at the end.
 type Call struct {
-	script *Script
-	args   []any
-	copyAt int
+	script   *Script
+	args     []any
+	defaults []any
+	marked   bool
 }
 
 // Keys are KEYS of a mutating script: the key it is about, its marker, and the
@@ -76,27 +77,25 @@ func NewCall(s *Script, keys []string, argv ...any) Call {
 	return Call{script: s, args: append(args, argv...)}
 }
 
-// NewMutation makes a request of a Mutating script. argv starts at ARGV[2].
-func NewMutation(s *Script, keys Keys, argv ...any) Call {
+// NewMutation makes a request of a Mutating script. Its first copy is sent with
+// argv alone. Further copies have the arguments that were left out at its end,
+// whose values are defaults, and then the mark of a copy.
+func NewMutation(s *Script, keys Keys, defaults []any, argv ...any) Call {
 	n := 2
 	if keys.Voided != nil {
 		n = 3
 	}
-	args := make([]any, argKeys, argKeys+n+1+len(argv))
+	args := make([]any, argKeys, argKeys+n+len(argv))
 	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, n
 	args = append(args, keys.Key, keys.Marker)
 	if keys.Voided != nil {
 		args = append(args, keys.Voided)
 	}
-	c := Call{script: s, copyAt: len(args)}
-	args = append(args, firstCopy)
-	c.args = append(args, argv...)
-	return c
+	return Call{script: s, args: append(args, argv...), defaults: defaults}
 }
 
-// Values of ARGV[1], boxed once.
+// Marks of a copy, boxed once, and verbs.
 var (
-	firstCopy  any = "0"
 	laterCopy  any = "1"
 	alwaysMark any = "2"
 
@@ -107,15 +106,21 @@ var (
 // AlwaysMark has even the first copy write its marker: for scripts whose
 // effect can't be read off the state afterwards.
 func (c Call) AlwaysMark() Call {
-	c.args[c.copyAt] = alwaysMark
+	c.mark(alwaysMark)
 	return c
 }
 
-// resend turns the request into a later copy of itself.
-func (c *Call) resend() {
-	if c.script.mutates && c.args[c.copyAt] == firstCopy {
-		c.args[c.copyAt] = laterCopy
+// Resent is the request as its further copies are sent.
+func (c Call) Resent() Call {
+	if c.script.mutates && !c.marked {
+		c.mark(laterCopy)
 	}
+	return c
+}
+
+func (c *Call) mark(copy any) {
+	c.args = append(append(c.args[:len(c.args):len(c.args)], c.defaults...), copy)
+	c.marked = true
 }
 
 // command makes the command for one sending. load sends the text instead of
@@ -133,10 +138,3 @@ type command struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (command) NoRetry() bool { return true }
-
-// Resent is the request as its further copies are sent: for tests of what a
-// further copy does.
-func (c Call) Resent() Call {
-	c.resend()
-	return c
-}

@@ -14,6 +14,7 @@ import (
 type Group struct {
 	mu     sync.Mutex
 	closed bool
+	idle   []*worker // the last one to rest at the end
 	wg     sync.WaitGroup
 	ctx    context.Context //nolint:containedctx // the life of the goroutines is what a Group is
 	cancel context.CancelCauseFunc
@@ -73,9 +74,8 @@ func (g *Group) Call(leave <-chan struct{}, op Op) bool {
 		op.Run() // meets the end by itself, and at once
 		return true
 	}
-	g.wg.Add(1)
+	g.startLocked(c)
 	g.mu.Unlock()
-	go c.run(&g.wg)
 	select {
 	case <-c.done:
 		return true
@@ -98,8 +98,7 @@ const (
 	left
 )
 
-func (c *call) run(wg *sync.WaitGroup) {
-	defer wg.Done()
+func (c *call) run() {
 	c.op.Run()
 	if c.state.CompareAndSwap(running, finished) {
 		close(c.done)
