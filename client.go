@@ -149,12 +149,19 @@ func (c *Client) Close() error {
 		c.services.Abandon()
 		c.tasks.Stop()
 		if c.owned != nil {
-			c.closeErr = c.owned.Close() // first, since that ends reads that are stuck
+			// What is under way may still undo itself. Then closing go-redis
+			// ends the reads that are stuck.
+			c.tasks.WaitFor(lastWords)
+			c.closeErr = c.owned.Close()
 		}
 		c.tasks.Wait()
 	})
 	return c.closeErr
 }
+
+// lastWords is how long Close waits for commands under way before it closes the
+// connections under them.
+const lastWords = time.Second
 
 func (c *Client) stopAcquiring() {
 	c.stop.Do(func() { close(c.stopped) })

@@ -24,24 +24,26 @@ func Open(url string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	rdb, err := dial(url)
+	rdb, err := Dial(url)
 	if err != nil {
 		return nil, err
 	}
 	return newClient(rdb, rdb, set), nil
 }
 
-// dial makes the go-redis client of a URL. go-redis' own errors quote the URL,
-// password and all, so none of them is passed on.
-func dial(raw string) (redis.UniversalClient, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
+// Dial makes the go-redis client that Open would use, for callers who need both:
+// give it to New, and close it after the holdfast client. Errors: ErrInvalid.
+// Nothing is sent.
+func Dial(url string) (redis.UniversalClient, error) {
+	// go-redis' own errors quote the URL, password and all: none is passed on.
+	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
 		return nil, errs.Invalid("Redis URL has no scheme: write redis://host:6379/0, or see Open for its forms")
 	}
 	base, topology, _ := strings.Cut(scheme, "+")
 	switch {
 	case topology == "" && (base == "redis" || base == "rediss" || base == "unix"):
-		o, err := redis.ParseURL(raw)
+		o, err := redis.ParseURL(url)
 		if err != nil {
 			return nil, badURL(scheme)
 		}

@@ -32,13 +32,10 @@ var temporary = []string{
 	"MOVED", "ASK", "NOREPLICAS", "ERR max number of clients reached",
 }
 
-// denied are the replies of a server that knows who is asking.
-var denied = []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR invalid username"}
-
 func fateOf(err error) fate {
 	var reply redis.Error
 	if errors.As(err, &reply) {
-		text := reply.Error()
+		text := bare(reply)
 		switch {
 		case strings.HasPrefix(text, "NOSCRIPT"):
 			return noScript
@@ -59,6 +56,21 @@ func fateOf(err error) fate {
 	return maybeRan
 }
 
+// bare is the text of an error reply without what Redis 6 puts before an error
+// that was raised inside a script.
+func bare(reply redis.Error) string {
+	text := reply.Error()
+	if !strings.HasPrefix(text, "ERR Error running script") {
+		return text
+	}
+	if i := strings.LastIndex(text, "@user_script:"); i >= 0 {
+		if _, inner, ok := strings.Cut(text[i+len("@user_script:"):], ": "); ok {
+			return strings.TrimPrefix(inner, "-")
+		}
+	}
+	return text
+}
+
 func hasAnyPrefix(s string, prefixes []string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
@@ -77,9 +89,9 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: the go-redis client under it was closed: %w", errs.ErrClosed, err)
 	case !errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
-	case strings.HasPrefix(reply.Error(), "WRONGTYPE"):
+	case strings.HasPrefix(bare(reply), "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", errWrongType, err)
-	case hasAnyPrefix(reply.Error(), temporary):
+	case hasAnyPrefix(bare(reply), temporary):
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	default:
 		return fmt.Errorf("%w: %w", errs.ErrDenied, err)
@@ -94,9 +106,3 @@ func IsWrongType(err error) bool { return errors.Is(err, errWrongType) }
 
 // Temporary reports whether asking again later may succeed.
 func Temporary(err error) bool { return errors.Is(err, errs.ErrUnavailable) }
-
-// Refusal reports whether the server's answer is due to missing rights.
-func Refusal(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && hasAnyPrefix(reply.Error(), denied)
-}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
 )
@@ -54,6 +55,21 @@ func (g *Group) Stop() {
 
 // Wait returns when the last goroutine is gone.
 func (g *Group) Wait() { g.wg.Wait() }
+
+// WaitFor waits at most d. Wait must follow: it joins what WaitFor left.
+func (g *Group) WaitFor(d time.Duration) {
+	gone := make(chan struct{})
+	go func() { // ends when the last goroutine is gone, which Wait waits for
+		g.wg.Wait()
+		close(gone)
+	}()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-gone:
+	case <-t.C:
+	}
+}
 
 // Op is something to do whose caller may leave before it is done.
 type Op interface {
