@@ -39,6 +39,17 @@ func left(b testing.TB, rdb *redis.Client) (n int) {
 	return n
 }
 
+// ours counts the goroutines of the client: go-redis and the proxy have theirs.
+func ours() (n int) {
+	buf := make([]byte, 16<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "holdfast/internal/task.") || strings.Contains(stack, "holdfast/internal/hold.") {
+			n++
+		}
+	}
+	return n
+}
+
 // Bar: 10,000 acquisitions cancelled at random moments on a link with 0 to 3 ms
 // of delay: a second later no key, goroutine or subscription is left; every call
 // is back within 50 ms of its cancel.
@@ -51,7 +62,7 @@ func BenchmarkCancelled10000(b *testing.B) {
 		s := newSide(b, &redis.Options{Addr: proxy.Addr(), PoolSize: 100})
 		look := srv.Client(b)
 		pair(context.Background(), b, s.Lock("warm-up"))
-		before := runtime.NumGoroutine()
+		before := ours()
 
 		var slowest, granted atomic.Int64
 		var wg sync.WaitGroup
@@ -91,7 +102,7 @@ func BenchmarkCancelled10000(b *testing.B) {
 		require.NoError(b, err)
 		b.ReportMetric(float64(left(b, look)), "keys_left")
 		b.ReportMetric(float64(len(chans)), "subscriptions_left")
-		b.ReportMetric(float64(max(runtime.NumGoroutine()-before, 0)), "goroutines_more")
+		b.ReportMetric(float64(max(ours()-before, 0)), "goroutines_more")
 		b.ReportMetric(float64(slowest.Load())/1e6, "ms_slowest_return")
 		b.ReportMetric(float64(granted.Load()), "granted")
 	}
@@ -157,23 +168,15 @@ func BenchmarkDroppedReplies20000(b *testing.B) {
 func BenchmarkCutLink200(b *testing.B) {
 	const trials, atOnce, lease = 200, 20, 900 * time.Millisecond
 	for b.Loop() {
-		smallest := time.Hour
-		tooLate := 0
 		for _, busy := range []bool{false, true} {
-			stop := make(chan struct{})
-			var load sync.WaitGroup
+			smallest, tooLate := time.Hour, 0
+			var load []*exec.Cmd
 			if busy {
 				for range runtime.NumCPU() {
-					load.Go(func() {
-						for n := 0; ; n++ {
-							select {
-							case <-stop:
-								return
-							default:
-								burn = n
-							}
-						}
-					})
+					cmd := exec.Command(os.Args[0])
+					cmd.Env = append(os.Environ(), childRole+"=load")
+					require.NoError(b, cmd.Start())
+					load = append(load, cmd)
 				}
 			}
 			for range trials / 2 / atOnce {
@@ -185,16 +188,17 @@ func BenchmarkCutLink200(b *testing.B) {
 					}
 				}
 			}
-			close(stop)
-			load.Wait()
+			for _, cmd := range load {
+				require.NoError(b, cmd.Process.Kill())
+				_ = cmd.Wait() // killed
+			}
+			when := map[bool]string{false: "_idle", true: "_busy"}[busy]
+			b.ReportMetric(float64(tooLate), "too_late"+when)
+			b.ReportMetric(float64(smallest.Microseconds())/1e3, "ms_smallest_margin"+when)
 		}
-		b.ReportMetric(float64(tooLate), "too_late")
-		b.ReportMetric(float64(smallest.Microseconds())/1e3, "ms_smallest_margin")
 	}
 	b.ReportMetric(0, "ns/op")
 }
-
-var burn int // what the load computes
 
 // cutLink holds n names, cuts the link at a random moment, and answers how long
 // before its key's end each holder's context ended.
@@ -219,38 +223,51 @@ func cutLink(b testing.TB, n int, lease time.Duration) []time.Duration {
 	}
 	<-time.After(rand.N(lease)) // somewhere between two renewals
 	proxy.Blackhole(true)
-	margins := make([]time.Duration, n)
+	ended := make([]time.Time, n)
 	var wg sync.WaitGroup
 	for i, h := range holds {
 		wg.Go(func() {
 			<-h.Context().Done()
-			ended := time.Now()
-			// The same machine, so the same clock: PEXPIRETIME is the server's
-			// own word for when the key goes.
-			at, err := look.PExpireTime(ctx, h.Name()).Result()
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			if at < 0 { // gone already
-				margins[i] = -1
-				return
-			}
-			margins[i] = time.UnixMilli(at.Milliseconds()).Sub(ended)
+			ended[i] = time.Now()
 		})
 	}
+	// No renewal comes through any more, so PEXPIRETIME is the server's last word
+	// on when the key goes: by the same clock as ours.
+	margins := make([]time.Duration, n)
+	goes := make([]time.Duration, n)
+	for i, h := range holds {
+		at, err := look.PExpireTime(ctx, h.Name()).Result()
+		require.NoError(b, err)
+		require.Positive(b, at, "the key went before it could be looked at")
+		goes[i] = at
+	}
 	wg.Wait()
+	for i := range margins {
+		margins[i] = time.UnixMilli(goes[i].Milliseconds()).Sub(ended[i])
+	}
 	proxy.Blackhole(false)
 	return margins
 }
 
-// stopChildURL in the environment makes this binary the process that is stopped.
-const stopChildURL = "HOLDFAST_BENCH_STOP_URL"
+// childRole in the environment makes this binary a child: "load" keeps a core
+// busy, a URL makes it the process that is stopped.
+const childRole = "HOLDFAST_BENCH_CHILD"
+
+func child(role string) int {
+	if role == "load" {
+		for n := 0; ; n++ {
+			if n == -1 {
+				return 0
+			}
+		}
+	}
+	return stopChild(role)
+}
 
 // stopChild holds a lock and tells on each line of its input what its context
 // says at that moment.
-func stopChild() int {
-	c, err := holdfast.Open(os.Getenv(stopChildURL), holdfast.WithLease(300*time.Millisecond))
+func stopChild(url string) int {
+	c, err := holdfast.Open(url, holdfast.WithLease(300*time.Millisecond))
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -262,10 +279,10 @@ func stopChild() int {
 		return 1
 	}
 	ctx := h.Context()
-	fmt.Println("held")
 	// Busy looking: the stop hits anywhere, and the first look after it is the
 	// first one that finds the clock far ahead.
-	last := time.Now()
+	last := time.Now() // before we tell: the stop may come at once
+	fmt.Println("held")
 	for {
 		err := ctx.Err()
 		now := time.Now()
@@ -285,7 +302,7 @@ func BenchmarkStopped30(b *testing.B) {
 		blind := 0
 		for i := range trials {
 			cmd := exec.Command(os.Args[0], fmt.Sprint("stopped-", i))
-			cmd.Env = append(os.Environ(), stopChildURL+"="+server.URL())
+			cmd.Env = append(os.Environ(), childRole+"="+server.URL())
 			out, err := cmd.StdoutPipe()
 			require.NoError(b, err)
 			require.NoError(b, cmd.Start())

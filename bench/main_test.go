@@ -24,8 +24,8 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
-	if os.Getenv(stopChildURL) != "" {
-		os.Exit(stopChild())
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(child(role))
 	}
 	flag.Parse()
 	srv, stop, err := redistest.StartMain()
