@@ -28,10 +28,12 @@ type (
 	Hold = rlock.Hold
 )
 
-// Wait bounds how long an acquisition may wait: zero and less is one try.
+// Wait bounds how long an acquisition may wait: d, or not at all if d is zero or
+// negative. It is rlock.Wait.
 func Wait(d time.Duration) rlock.Option { return rlock.Wait(d) }
 
-// Lease gives a hold a fixed lease instead of one that is renewed.
+// Lease gives a hold a fixed lease of d, in whole milliseconds, rounded up,
+// instead of one that is renewed. Zero and less is ErrInvalid. It is rlock.Lease.
 func Lease(d time.Duration) rlock.Option { return rlock.Lease(d) }
 
 // Client hands out locks, and owns what they share: one subscription
@@ -119,16 +121,17 @@ func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option
 	}
 	switch kind {
 	case "lock":
-		return c.Lock(name).Resume(ctx, handle, opts...)
+		return rlock.Resume(ctx, c.services, name, handle, opts...)
 	default:
 		return nil, errs.Invalid("handle is of kind %q, which this version doesn't know: update holdfast", kind)
 	}
 }
 
 // Shutdown gives all holds back, tells waiters ErrClosed, and closes the
-// client: what a rolling deploy calls. It goes on to close when ctx ends;
-// holds not given back by then are left to expire. Errors: those of the
-// releases, joined.
+// client: what a rolling deploy calls, after the work under its locks has ended.
+// Work that goes on loses its protection: its context ends with ErrReleased, and
+// its own Unlock is ErrNotHeld. When ctx ends, what is still held is left to
+// expire, and named in the error. Errors: those of the releases, joined.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := checkContext(ctx, "Shutdown"); err != nil {
 		return errors.Join(err, c.Close())

@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,12 +16,20 @@ func TestContract(t *testing.T) {
 		"NonReentrant": {rlock.NonReentrant()},
 	} {
 		t.Run(name, func(t *testing.T) {
+			clients := make(map[rlock.Locker]*holdfast.Client)
 			locktest.Run(t, locktest.Kind{
 				Redis:        server.Client(t),
 				NonReentrant: opts != nil,
 				New: func(t *testing.T, lease time.Duration) func(string) rlock.Locker {
 					c := connect(t, holdfast.WithLease(lease))
-					return func(name string) rlock.Locker { return c.Lock(name, opts...) }
+					return func(name string) rlock.Locker {
+						l := c.Lock(name, opts...)
+						clients[l] = c
+						return l
+					}
+				},
+				Resume: func(l rlock.Locker, ctx context.Context, handle string) (*rlock.Hold, error) {
+					return clients[l].Resume(ctx, handle)
 				},
 			})
 		})

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/rlock"
@@ -15,9 +14,9 @@ import (
 // commit of a transaction inside it, also if fn panics.
 //
 // An acquisition that fails is its error, with fn not called. Otherwise the
-// answer is fn's; its error is joined with that of the release: ErrLost if the
-// lock didn't last as long as fn ran, ErrUncertain if only the release got no
-// answer.
+// answer is fn's, and so is the error, joined with that of the release if there
+// is one: ErrLost if the lock didn't last as long as fn ran, ErrUncertain if only
+// the release got no answer.
 func Guard[Req, Resp any](c *Client, key func(Req) string, fn func(context.Context, Req) (Resp, error), opts ...rlock.Option) func(context.Context, Req) (Resp, error) {
 	return func(ctx context.Context, req Req) (resp Resp, err error) {
 		if c == nil || key == nil || fn == nil {
@@ -26,13 +25,10 @@ func Guard[Req, Resp any](c *Client, key func(Req) string, fn func(context.Conte
 		if err := checkContext(ctx, "Guard"); err != nil {
 			return resp, err
 		}
-		h, err := c.Lock(key(req)).Lock(ctx, opts...)
-		if err != nil {
-			return resp, err
-		}
-		defer func() {
-			err = errors.Join(err, h.Unlock(ctx))
-		}()
-		return fn(h.Context(), req)
+		err = c.Lock(key(req)).Do(ctx, func(ctx context.Context) (err error) {
+			resp, err = fn(ctx, req)
+			return err
+		}, opts...)
+		return resp, err
 	}
 }

@@ -73,14 +73,15 @@ func WithRenewBatch(n int) Option {
 
 // WithCommandTimeout sets how long a call that doesn't wait goes on without an
 // answer: it sends its command again, as the same request, until then. A single
-// sending keeps the timeouts of the go-redis client, which may be longer.
-// Default 3 s.
+// sending keeps the read timeout of the go-redis client, which may be longer.
+// Default 3 s; from 1 ms to 1 minute, which is how long a copy of a command may
+// be late without harm.
 func WithCommandTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < time.Millisecond {
-			return errs.Invalid("WithCommandTimeout(%v): choose at least 1ms", d)
+		if d < time.Millisecond || d > time.Minute {
+			return errs.Invalid("WithCommandTimeout(%v): choose from 1ms to 1m", d)
 		}
-		s.patience = min(d, lease.Max)
+		s.patience = d
 		return nil
 	}
 }

@@ -75,6 +75,7 @@ type link struct {
 	pendingKind string
 	pendingFrom time.Time
 	lastRead    time.Time
+	pinged      bool      // since lastRead
 	emptySince  time.Time // since when there are no channels; zero if there are
 	sound       bool      // something was confirmed on this connection
 }
@@ -216,9 +217,7 @@ func (l *link) session() error {
 	ps := l.rdb.Subscribe(ctx) // no channel: doesn't connect yet
 	dead := make(chan error, 1)
 	defer func() { _ = ps.Close() }() // ends read; nothing to do about an error
-	l.mu.Lock()
-	l.lastRead = time.Now()
-	l.mu.Unlock()
+	l.heard()
 
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
@@ -246,6 +245,7 @@ func (l *link) session() error {
 			return err
 		}
 		if !reading && kind != "" { // the first command has connected
+			l.connected()
 			reading = l.tasks.Go(func() { dead <- l.read(ps) })
 			if !reading {
 				return ctx.Err()
@@ -259,7 +259,9 @@ func (l *link) session() error {
 			return err
 		case <-ctx.Done():
 			_ = ps.Close()
-			_ = <-dead // that it has ended is what counts
+			if reading {
+				_ = <-dead // that it has ended is what counts
+			}
 			return ctx.Err()
 		}
 	}
@@ -274,10 +276,14 @@ func (l *link) next(now time.Time) (kind string, channels []string, sleep time.D
 	switch {
 	case silent >= 2*pingAfter, l.pendingKind != "" && now.Sub(l.pendingFrom) >= 2*pingAfter:
 		return "dead", nil, 0
-	case silent >= pingAfter:
-		return "ping", nil, 2*pingAfter - silent
+	case silent >= pingAfter && !l.pinged:
+		l.pinged = true
+		return "ping", nil, 0
+	case silent >= pingAfter: // the rest doesn't wait for the pong
+		sleep = 2*pingAfter - silent
+	default:
+		sleep = pingAfter - silent
 	}
-	sleep = pingAfter - silent
 	if l.pendingKind != "" {
 		return "", nil, sleep // one command at a time
 	}
@@ -356,22 +362,33 @@ func (l *link) read(ps *redis.PubSub) error {
 		case *redis.Message:
 			l.deliver(m.Channel)
 		default: // a pong
-			l.alive()
+			l.heard()
 		}
 	}
 }
 
-func (l *link) alive() {
+func (l *link) heard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastRead = time.Now()
+	l.heardLocked()
+}
+
+func (l *link) heardLocked() { l.lastRead, l.pinged = time.Now(), false }
+
+// connected starts the clocks of a new connection: making it may have taken
+// longer than an answer may.
+func (l *link) connected() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heardLocked()
+	l.pendingFrom = l.lastRead
 }
 
 // answered takes the confirmation of one channel.
 func (l *link) answered(kind, channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastRead = time.Now()
+	l.heardLocked()
 	if kind != l.pendingKind {
 		return
 	}
@@ -408,7 +425,7 @@ func (l *link) finishedLocked() {
 func (l *link) refused(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastRead = time.Now()
+	l.heardLocked()
 	if l.pendingKind != "subscribe" {
 		return
 	}
@@ -433,7 +450,7 @@ func (l *link) refused(err error) {
 func (l *link) deliver(channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lastRead = time.Now()
+	l.heardLocked()
 	if t := l.topics[channel]; t != nil {
 		for s := range t.subs {
 			s.notify()

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"context"
 	_ "embed"
 	"time"
 
@@ -20,12 +21,14 @@ type (
 	Option = hold.Option
 )
 
-// Wait bounds how long an acquisition may wait. See hold.Wait in the module's
-// documentation: zero and less is one try.
+// Wait bounds how long an acquisition may wait: d, or not at all if d is zero or
+// negative. Without it TryLock doesn't wait, and Lock waits until its context
+// ends. A wait can be late by a quarter of a second where Redis doesn't answer.
 func Wait(d time.Duration) Option { return hold.Wait(d) }
 
-// Lease gives the hold a fixed lease instead of one that is renewed. Fractions
-// of a millisecond count as a whole one; zero and less is ErrInvalid.
+// Lease gives the hold a fixed lease of d instead of one that is renewed: it
+// ends after d, whatever its holder does. Fractions of a millisecond count as a
+// whole one, more than a century as a century; zero and less is ErrInvalid.
 func Lease(d time.Duration) Option { return hold.Lease(d) }
 
 // LockOption sets how a lock object behaves.
@@ -40,7 +43,10 @@ func NonReentrant() LockOption { return func(c *config) { c.nonReentrant = true 
 // Lock is the re-entrant lock: Redisson's RLock, on the same keys. Its methods
 // are those of Locker. It has no state of its own: any number of objects for
 // one name, in any number of goroutines, are one lock.
-type Lock struct{ *hold.Mutex }
+type Lock struct{ locker }
+
+// locker keeps the client's insides out of the methods of a lock.
+type locker = hold.Locker
 
 var _ Locker = (*Lock)(nil)
 
@@ -55,11 +61,18 @@ func NewLock(s *hold.Services, name string, opts ...LockOption) *Lock {
 	return &Lock{hold.NewMutex(s, plain{}, name, c.nonReentrant)}
 }
 
+// Resume takes up a detached hold of a Lock. Users call Client.Resume.
+func Resume(ctx context.Context, s *hold.Services, name, handle string, opts ...Option) (*Hold, error) {
+	return hold.Resume(ctx, hold.NewMutex(s, plain{}, name, false), handle, opts...)
+}
+
 var (
 	//go:embed acquire.lua
 	acquireSrc string
 	//go:embed release.lua
 	releaseSrc string
+	//go:embed extend.lua
+	extendSrc string
 	//go:embed force.lua
 	forceSrc string
 	//go:embed transfer.lua
@@ -69,6 +82,7 @@ var (
 
 	acquireScript  = script.Mutating("acquire.lua", acquireSrc)
 	releaseScript  = script.Mutating("release.lua", releaseSrc)
+	extendScript   = script.Mutating("extend.lua", extendSrc)
 	forceScript    = script.Mutating("force.lua", forceSrc)
 	transferScript = script.Mutating("transfer.lua", transferSrc)
 	renewScript    = script.New("renew.lua", renewSrc)
@@ -114,6 +128,10 @@ func (plain) Release(a hold.Args) script.Call {
 		return script.NewMutation(releaseScript, a.Keys, lastHold, a.Field, a.Channel)
 	}
 	return script.NewMutation(releaseScript, a.Keys, nil, a.Field, a.Channel, a.Count, a.Lease.Milliseconds())
+}
+
+func (plain) Extend(a hold.Args) script.Call {
+	return script.NewMutation(extendScript, a.Keys, nil, a.Field, a.Lease.Milliseconds())
 }
 
 func (plain) Force(a hold.Args) script.Call {

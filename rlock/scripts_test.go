@@ -78,6 +78,7 @@ func life() []step {
 		{"a enters", k.Acquire, args(a, 1, s30), 1, "map[client:a:1] 30s"},
 		{"a enters again, shorter", k.Acquire, args(a, 2, 10*time.Second), 2, "map[client:a:2] 30s"},
 		{"a enters again, longer", k.Acquire, args(a, 3, s60), 2, "map[client:a:3] 1m0s"},
+		{"b extends what it hasn't", k.Extend, args(b, 0, s120), 0, "map[client:a:3] 1m0s"},
 		{"b is refused", k.Acquire, args(b, 1, s120), -1, "map[client:a:3] 1m0s"},
 		{"b gives back what it hasn't", k.Release, args(b, 0, s120), 0, "map[client:a:3] 1m0s"},
 		{"a gives one back", k.Release, args(a, 2, s30), 1, "map[client:a:2] 1m0s"},
@@ -89,7 +90,8 @@ func life() []step {
 		{"a re-enters what is gone", k.Acquire, args(a, 5, s30), 1, "map[client:a:1] 30s"},
 		{"a passes it on", k.Transfer, to(a, "handle", s60), 1, "map[handle:1] 1m0s"},
 		{"b takes it up", k.Transfer, to("handle", b, s30), 1, "map[client:b:1] 1m0s"},
-		{"a can't take it up too", k.Transfer, to("handle", a, s120), 0, "map[client:b:1] 1m0s"},
+		{"b extends it", k.Extend, args(b, 0, s120), 1, "map[client:b:1] 2m0s"},
+		{"a can't take it up too", k.Transfer, to("handle", a, s120), 0, "map[client:b:1] 2m0s"},
 		{"b leaves", k.Release, args(b, 0, s30), 1, "map[] 0s"},
 		{"a enters for good", k.Acquire, args(a, 1, s30), 1, "map[client:a:1] 30s"},
 		{"a leaves", k.Release, args(a, 0, s30), 1, "map[] 0s"},
@@ -104,7 +106,7 @@ func TestScriptsResentAndLate(t *testing.T) {
 		t.Run(fmt.Sprintf("firstCopyRan=%v", firstRan), func(t *testing.T) {
 			b := newBench(t)
 			var sent []copies
-			for i, s := range life() {
+			for _, s := range life() {
 				c := b.request(s.make, s.args)
 				if s.name == "b is forced out" || s.name == "there is nobody to force out" {
 					c.first = c.first.AlwaysMark()
@@ -126,7 +128,6 @@ func TestScriptsResentAndLate(t *testing.T) {
 					b.run(old.later)
 					require.Equal(t, s.state, b.state(), "after %q a second copy of %q changed it", s.name, life()[j].name)
 				}
-				_ = i
 			}
 		})
 	}
@@ -145,15 +146,13 @@ func TestUndoneAcquisitionStaysUndone(t *testing.T) {
 					b.run(b.request(k.Acquire, hold.Args{Field: "c:a", Count: 1, Lease: 30 * time.Second}).first)
 					want = "map[c:a:1] 30s"
 				}
-				lostReq := hold.Args{Field: "c:a", Count: before + 1, Lease: 30 * time.Second}
-				c := b.request(k.Acquire, lostReq)
 				marker := fmt.Sprintf("{%s}:voided-%v-%d", b.key, ran, before)
-				lostReq.Key, lostReq.Marker = b.key, marker
-				late := k.Acquire(lostReq)
+				late := k.Acquire(hold.Args{
+					Keys:  script.Keys{Key: b.key, Marker: marker},
+					Field: "c:a", Count: before + 1, Lease: 30 * time.Second,
+				})
 				if ran {
 					b.run(late)
-				} else {
-					_ = c
 				}
 				undo := b.request(k.Release, hold.Args{
 					Keys:  script.Keys{Voided: marker},
@@ -216,7 +215,7 @@ func TestWireLayout(t *testing.T) {
 // it runs a script (redisson #5596) finds them; and all that a script touches
 // comes in KEYS and ARGV.
 func TestScriptSources(t *testing.T) {
-	for _, s := range []*script.Script{acquireScript, releaseScript, forceScript, transferScript, renewScript} {
+	for _, s := range []*script.Script{acquireScript, releaseScript, extendScript, forceScript, transferScript, renewScript} {
 		require.NotEmpty(t, s.Name())
 		require.NotRegexp(t, `redis\.p?call\(\s*[^'\s]`, s.Source(), s.Name())
 	}

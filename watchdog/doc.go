@@ -5,7 +5,8 @@
 //
 // However many leases there are, one goroutine sleeps until the earliest thing
 // to do: a renewal (a third of the lease after the last one was asked for) or a
-// deadline (see package lease). When one renewal is due, those due within the
+// deadline (see package lease); at least once a second it looks whether the wall
+// clock has run ahead, as after a suspension of the machine. When one renewal is due, those due within the
 // next half period go along, so that leases taken at different moments fall
 // into step and a batch is full. A batch is sent on a goroutine of its own, at
 // most [maxInFlight] at a time, so that a connection on which no answer comes
@@ -15,14 +16,15 @@
 //
 // A lease is watched from Keep to Stop, or until it is over. Both take effect
 // before they return, under one mutex: a Stop can't be overtaken by the Keep
-// before it, and the answer to a renewal that was under way at Stop is dropped.
+// before it, since a lease that is over is not kept, and the answer to a renewal
+// that was under way at Stop is dropped.
 // The deadline belongs to the lease; only a renewal that was answered moves it,
 // and it counts from the moment of asking.
 //
 // # Verdicts
 //
 //   - Renewed: the owner's field was there; the deadline moves.
-//   - Lost: the field is gone. The lease ends now.
+//   - Gone: the field is gone. The lease ends now.
 //   - Unknown: no answer, or a refusal. It is tried again, on another
 //     connection if need be, until the deadline; then the lease ends.
 //

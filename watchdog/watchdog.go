@@ -20,6 +20,8 @@ const (
 	// longestSleep is how late a wall clock that ran ahead of the monotonic
 	// one (a machine that was suspended) is noticed.
 	longestSleep = time.Second
+	// wallJump is by how much it has to be ahead for that.
+	wallJump = 50 * time.Millisecond
 	// A renewal without an answer is tried again after pauses that grow
 	// between these two, and sooner if the deadline is near.
 	minRetry = 10 * time.Millisecond
@@ -58,6 +60,7 @@ type Watchdog struct {
 	// asleepUntil is when the goroutine looks next; an earlier appointment
 	// has to wake it. Zero: it is awake, and will look before it sleeps.
 	asleepUntil time.Time
+	lastLook    time.Time
 }
 
 // New starts a watchdog.
@@ -79,7 +82,7 @@ func (w *Watchdog) Keep(l *lease.Lease) {
 	if l.Watch.Place > 0 || l.Over() {
 		return
 	}
-	l.Watch = lease.Watch{}
+	l.Watch = lease.Watch{Sent: l.Watch.Sent} // answers to earlier ones may still come
 	if l.Renew != nil {
 		l.Watch.RenewAt = l.Asked().Add(w.period)
 	}
@@ -89,8 +92,9 @@ func (w *Watchdog) Keep(l *lease.Lease) {
 	w.nudgeLocked(l.Watch.Next)
 }
 
-// Stop ends the watching of l. When it returns no renewal of l will be sent,
-// and the answer to one under way changes nothing.
+// Stop ends the watching of l. After it no renewal of l is begun, and the answer
+// to one under way changes nothing; its script touches the key only while the
+// owner's field is there.
 func (w *Watchdog) Stop(l *lease.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,16 +143,20 @@ func (w *Watchdog) run() {
 	timer := time.NewTimer(longestSleep)
 	defer timer.Stop()
 	for {
-		batches, over, sleep := w.look(time.Now())
-		for _, l := range over {
+		todo := w.look(time.Now())
+		for _, l := range todo.over {
 			w.expire(l)
 		}
-		for _, b := range batches {
+		for _, b := range todo.batches {
 			if !w.cfg.Tasks.Go(func() { w.renew(b) }) {
 				return
 			}
 		}
-		timer.Reset(sleep)
+		for _, l := range todo.orphans {
+			w.cfg.Log.Error("holdfast: a hold was dropped without Unlock: it is no longer renewed, and free when its lease ends",
+				"name", l.Name, "owner", l.Field)
+		}
+		timer.Reset(todo.sleep)
 		select {
 		case <-w.cfg.Tasks.Done():
 			return
@@ -158,27 +166,41 @@ func (w *Watchdog) run() {
 	}
 }
 
-// look takes out what there is to do now, and answers how long to sleep.
-func (w *Watchdog) look(now time.Time) (batches [][]*lease.Lease, over []*lease.Lease, sleep time.Duration) {
+// todo is what a look found.
+type todo struct {
+	over    []*lease.Lease // whose deadline has passed
+	batches [][]*lease.Lease
+	orphans []*lease.Lease // not renewed any more
+	sleep   time.Duration
+}
+
+// look takes out what there is to do now.
+func (w *Watchdog) look(now time.Time) (t todo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due, seen []*lease.Lease
+	w.noticeLocked(now)
 	horizon := now
 	for len(w.heap) > 0 && !w.heap[0].Watch.Next.After(horizon) {
 		l := heap.Pop(&w.heap).(*lease.Lease)
 		if l.Passed(now) {
-			over = append(over, l)
+			t.over = append(t.over, l)
 			continue
 		}
 		seen = append(seen, l)
-		if at := l.Watch.RenewAt; l.Watch.Parked || at.IsZero() || at.After(horizon) || w.orphanedLocked(l) {
+		if at := l.Watch.RenewAt; l.Watch.Parked || at.IsZero() || at.After(horizon) {
+			continue
+		}
+		if l.Holder.Orphaned() {
+			l.Watch.RenewAt = time.Time{}
+			t.orphans = append(t.orphans, l)
 			continue
 		}
 		due = append(due, l)
 		horizon = now.Add(w.period / 2) // one is due: take along what soon will be
 	}
-	batches = w.batchLocked(due)
-	for _, b := range batches {
+	t.batches = w.batchLocked(due)
+	for _, b := range t.batches {
 		for _, l := range b {
 			l.Watch.Sent++
 			// Another try if this one isn't answered by then.
@@ -189,27 +211,33 @@ func (w *Watchdog) look(now time.Time) (batches [][]*lease.Lease, over []*lease.
 		schedule(l)
 		heap.Push(&w.heap, l)
 	}
-	sleep = longestSleep
+	t.sleep = longestSleep
 	switch {
 	case len(w.heap) > 0:
-		sleep = min(sleep, max(w.heap[0].Watch.Next.Sub(now), 0))
+		t.sleep = min(t.sleep, max(w.heap[0].Watch.Next.Sub(now), 0))
 	case !w.used:
-		sleep = lease.Max // nothing to watch for a while: Keep wakes
+		t.sleep = lease.Max // nothing to watch for a while: Keep wakes
 	}
 	w.used = false
-	w.asleepUntil = now.Add(sleep)
-	return batches, over, sleep
+	w.asleepUntil = now.Add(t.sleep)
+	return t
 }
 
-// orphanedLocked ends the renewal of a lease that nobody can give back.
-func (w *Watchdog) orphanedLocked(l *lease.Lease) bool {
-	if !l.Holder.Orphaned() {
-		return false
+// noticeLocked looks whether the wall clock ran ahead of the monotonic one since
+// the last look, as it does when a machine was suspended. The heap is in the
+// order of the monotonic clock; by the other one anything may be due.
+func (w *Watchdog) noticeLocked(now time.Time) {
+	last := w.lastLook
+	w.lastLook = now
+	if last.IsZero() || time.Duration(now.UnixNano()-last.UnixNano())-now.Sub(last) < wallJump {
+		return
 	}
-	l.Watch.RenewAt = time.Time{}
-	w.cfg.Log.Error("holdfast: a hold was dropped without Unlock: it is no longer renewed, and free when its lease ends",
-		"name", l.Name, "owner", l.Field)
-	return true
+	for _, l := range w.heap {
+		if !l.Watch.RenewAt.IsZero() {
+			l.Watch.RenewAt = now
+		}
+		l.Watch.Next = now
+	}
 }
 
 // batchLocked splits the due ones by way of renewal and by number. Those for
@@ -237,7 +265,7 @@ func (w *Watchdog) batchLocked(due []*lease.Lease) (batches [][]*lease.Lease) {
 // beside it: a fraction of what is left, so that several fit in.
 func patience(l *lease.Lease, now time.Time) time.Duration {
 	left := l.Deadline().Sub(now)
-	return max(min(left/4, maxRetry<<min(l.Watch.Sent, 4)), minRetry)
+	return max(min(left/4, maxRetry<<max(min(l.Watch.Sent, 4), 0)), minRetry)
 }
 
 func (w *Watchdog) renew(batch []*lease.Lease) {
@@ -285,7 +313,6 @@ func (w *Watchdog) renew(batch []*lease.Lease) {
 	for _, l := range lost {
 		const why = "the key is gone or belongs to another owner"
 		l.Lose(fmt.Errorf("%w: %s: %s", errs.ErrLost, errs.Quote(l.Name), why))
-		w.logLost(l, why)
 	}
 }
 
@@ -297,11 +324,5 @@ func (w *Watchdog) expire(l *lease.Lease) {
 	}
 	if !l.Expire(time.Now(), why) {
 		w.Keep(l) // extended since we looked
-		return
 	}
-	w.logLost(l, "its lease ran out")
-}
-
-func (w *Watchdog) logLost(l *lease.Lease, why string) {
-	w.cfg.Log.Error("holdfast: hold lost", "name", l.Name, "owner", l.Field, "why", why)
 }

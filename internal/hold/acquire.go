@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// maxCleanup bounds what goes on behind a caller. A command that comes
-	// later than that finds its key expired, or is beyond our promise.
-	maxCleanup = time.Minute
 	// A grant that arrives when its lease is already over is asked for again,
 	// this often, unless the lease is shorter than a slow round trip.
 	staleTries   = 3
@@ -41,7 +38,7 @@ type granted struct {
 
 func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
 	if ctx == nil {
-		return nil, errs.Invalid("lock %s was given a nil context: pass context.Background()", errs.Quote(m.name))
+		return nil, errNilContext("lock", m.name)
 	}
 	o, err := collect(opts)
 	if err != nil {
@@ -66,9 +63,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 		Wait:    o.wait,
 		Try:     a,
 	}
-	if n := e.count(); n > 0 && m.nonReentrant {
-		return nil, fmt.Errorf("%w: %s, and this lock is not re-entrant", errs.ErrReentry, errs.Quote(m.name))
-	} else if n > 0 || m.kind.Queues() {
+	if e.count() > 0 || m.kind.Queues() {
 		spec.Line = "" // a re-entry must not stand behind those it keeps out
 	}
 	r := &record{entry: e}
@@ -79,10 +74,10 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	}
 	if !e.add(r, a.asked, a.lease, a.renewed) {
 		r.untie()
-		m.undo(e, granted{})
+		a.settleBehind(granted{reply: script.Reply{Err: errs.ErrClosed, MaybeRan: true}})
 		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e.unlock()
+	e.giveTurn()
 	return h, nil
 }
 
@@ -100,8 +95,12 @@ func (m *Mutex) ownerOrMint(ctx context.Context) (*owner.Token, error) {
 // stays taken until the hold is recorded.
 func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
 	e := a.entry
-	if !e.lock(ctx.Done(), until) {
+	if !e.takeTurn(ctx.Done(), until) {
 		return wait.Outcome{}, e.errTurn(ctx, "lock")
+	}
+	if a.nonReentrant && e.count() > 0 {
+		e.giveTurn()
+		return wait.Outcome{}, fmt.Errorf("%w: %s, and this lock is not re-entrant", errs.ErrReentry, errs.Quote(a.name))
 	}
 	var g granted
 	if ctx.Done() == nil {
@@ -114,36 +113,40 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 		g = q.granted
 	}
 	if g.reply.Err != nil {
-		err := g.reply.Err
-		if script.IsWrongType(err) {
-			err = a.invalidKey(ctx, a.name, a.key, err)
-		} else {
-			err = fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), err)
-		}
 		a.settleBehind(g)
-		return wait.Outcome{}, err
+		if script.IsWrongType(g.reply.Err) {
+			return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, g.reply.Err)
+		}
+		return wait.Outcome{}, fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), g.reply.Err)
 	}
 	switch n := g.reply.Int(); n {
 	case grantedFirst, grantedAgain:
 		if n == grantedFirst && g.before > 0 {
 			e.loseAll(fmt.Errorf("%w: %s: the key was gone when the owner entered again", errs.ErrLost, errs.Quote(a.name)))
 		}
+		e.written = g.before + 1
+		if n == grantedFirst {
+			e.written = 1
+		}
 		a.asked = g.reply.Asked
 		return wait.Outcome{Granted: true, TTL: a.lease}, nil
 	case foreignHash:
-		e.unlock()
+		e.giveTurn()
 		return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, nil)
 	default:
 		if g.before > 0 {
 			e.loseAll(fmt.Errorf("%w: %s: it belonged to another owner when this one entered again", errs.ErrLost, errs.Quote(a.name)))
 		}
-		e.unlock()
+		e.giveTurn()
 		if n == refusedEver {
 			return wait.Outcome{TTL: -1}, nil
 		}
 		return wait.Outcome{TTL: time.Duration(n-refusedFor) * time.Millisecond}, nil
 	}
 }
+
+// Entered implements wait.Trier.
+func (a *attempt) Entered() <-chan struct{} { return a.entry.in() }
 
 // question is ask for a caller who may leave.
 type question struct {
@@ -161,12 +164,18 @@ func (q *question) Abandoned() { q.settle(q.granted) }
 
 // ask sends the acquire script, and again if its grant came too late to trust.
 func (a *attempt) ask(ctx context.Context, until time.Time) granted {
+	stale := false
 	for i := 1; ; i++ {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
 		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
 		g.reply = a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args))
-		stale := g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
+		if g.reply.Err != nil {
+			a.entry.written = unknown
+			g.reply.MaybeRan = g.reply.MaybeRan || stale // the one before was granted
+			return g
+		}
+		stale = g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
 		if !stale || i == staleTries || a.lease < shortestTrue || ctx.Err() != nil {
 			return g
 		}
@@ -181,37 +190,39 @@ func (g granted) isGrant() bool {
 // settle ends a request whose caller has left, and gives the turn back.
 func (a *attempt) settle(g granted) {
 	if g.isGrant() || g.reply.Err != nil && g.reply.MaybeRan {
-		a.undo(a.entry, g)
+		a.undo(g)
 		return
 	}
-	a.entry.unlock()
+	a.entry.giveTurn()
 }
 
 // settleBehind is settle on a goroutine of its own, if there is something to
 // do: the caller has its error already.
 func (a *attempt) settleBehind(g granted) {
 	if !g.reply.MaybeRan || !a.Tasks.Go(func() { a.settle(g) }) {
-		a.entry.unlock()
+		a.entry.giveTurn()
 	}
 }
 
 // undo takes an acquisition back that nobody waits for, voids the copies of it
 // that may still be under way, and gives the entry's turn back.
-func (m *Mutex) undo(e *entry, g granted) {
-	defer e.unlock()
-	n, d := e.left()
-	args := m.args()
+func (a *attempt) undo(g granted) {
+	e := a.entry
+	defer e.giveTurn()
+	n, d := e.left(time.Now())
+	args := a.args()
 	args.Voided, args.Field, args.Count, args.Lease = g.marker, e.fieldArg, n, d
-	reply := m.do(context.WithoutCancel(m.Tasks.Context()), m.cleanup(), m.kind.Release(args))
-	if reply.Err != nil && !errors.Is(reply.Err, errs.ErrClosed) {
-		m.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
-			"name", m.name, "owner", e.field, "cause", reply.Err)
+	reply := a.do(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, a.lease), a.kind.Release(args))
+	e.written = n
+	if reply.Err != nil {
+		e.written = unknown
+		if !errors.Is(reply.Err, errs.ErrClosed) {
+			a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
+				"name", a.name, "owner", e.field, "cause", reply.Err)
+		}
 	}
-	m.heard(m.key, reply)
+	a.heard(a.key, reply)
 }
-
-// cleanup is how long to go on cleaning up.
-func (s *Services) cleanup() time.Duration { return min(max(s.Patience, s.Lease), maxCleanup) }
 
 // heard wakes the local line itself where no notification will.
 func (s *Services) heard(key string, reply script.Reply) {

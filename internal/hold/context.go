@@ -15,7 +15,8 @@ import (
 // holdContext is the context of a hold: the caller's values and cancellation,
 // the owner, and the end of the hold. Nothing that the ledger or the watchdog
 // keeps leads to it or to its owner, so that both can be collected when nobody
-// can give the hold back any more.
+// can give the hold back any more. (A cancellable context that the caller derived
+// from a hold's and never ended does lead there: such a hold isn't collected.)
 type holdContext struct {
 	context.Context //nolint:containedctx // it is a context
 	record          *record
@@ -35,14 +36,21 @@ func (c *holdContext) init(parent context.Context, r *record, t *owner.Token) {
 	}
 	r.signal, r.end = context.WithCancelCause(base)
 	c.Context, c.record, c.token = parent, r, t
-	if parent.Done() != nil {
+	source := parent
+	if outer, ok := parent.(*holdContext); ok {
+		// The outer hold's signal ends when it does, and doesn't lead to the
+		// owner: two holds that are dropped together can be collected.
+		source = outer.record.signal
+	}
+	if source.Done() != nil {
 		c.tie = &tie{}
 		tied, end := c.tie, r.end
-		c.tie.stop = context.AfterFunc(parent, func() {
-			if !errors.Is(parent.Err(), context.DeadlineExceeded) {
-				end(context.Cause(parent))
+		_, timed := parent.Deadline()
+		c.tie.stop = context.AfterFunc(source, func() {
+			if !timed || !errors.Is(source.Err(), context.DeadlineExceeded) {
+				end(context.Cause(source)) // else our own deadline ends it, with the right Err
 			}
-			runtime.KeepAlive(tied) // the parent keeps it reachable for release
+			runtime.KeepAlive(tied) // the source keeps it reachable for release
 		})
 		r.tie = weak.Make(c.tie)
 	}
@@ -92,8 +100,9 @@ func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", 
 // look ends the hold if its deadline has passed. Before the hold is recorded
 // there is no lease yet, and nobody else to look.
 func (r *record) look() {
-	if r.signal.Err() == nil && r.lease.Passed(time.Now()) {
-		r.lease.Expire(time.Now(), r.ranOut())
+	if now := time.Now(); r.signal.Err() == nil && r.lease.Passed(now) {
+		r.lease.Expire(now, r.ranOut())
+		r.end(r.ranOut()) // whoever ends the lease may not have come to us yet
 	}
 }
 

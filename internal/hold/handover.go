@@ -22,7 +22,7 @@ const handlePrefix = "holdfast1."
 // nobody but whoever has the handle.
 type handle struct {
 	Kind  string `json:"k"`
-	Name  string `json:"n"`
+	Name  []byte `json:"n"` // any bytes: JSON strings are UTF-8
 	Field string `json:"f"`
 	Token int64  `json:"t,omitempty"`
 }
@@ -35,7 +35,7 @@ func (h handle) String() string {
 // ParseHandle answers the kind and name of the lock that a handle stands for.
 func ParseHandle(s string) (kind, name string, err error) {
 	h, err := parseHandle(s)
-	return h.Kind, h.Name, err
+	return h.Kind, string(h.Name), err
 }
 
 func parseHandle(s string) (handle, error) {
@@ -48,37 +48,97 @@ func parseHandle(s string) (handle, error) {
 	return h, nil
 }
 
+// detach passes the lock from the owner's field to one that only the handle
+// names. Until Redis has answered the hold is as good as before, but for its
+// renewal, which would find the old field gone.
 func (s *Services) detach(r *record) (string, error) {
 	e := r.entry
 	if s.Tasks.Context().Err() != nil {
 		return "", fmt.Errorf("%w: detach %s", errs.ErrClosed, errs.Quote(e.name))
 	}
-	if !e.lock(nil, time.Now().Add(s.Patience)) {
+	if !e.takeTurn(nil, time.Now().Add(s.Patience)) {
 		return "", e.errTurn(context.Background(), "detach")
 	}
-	defer e.unlock()
+	keepTurn := false
+	defer func() {
+		if !keepTurn {
+			e.giveTurn()
+		}
+	}()
+	if err := r.alive(); err != nil {
+		return "", err
+	}
 	if n := e.count(); n > 1 {
 		return "", errs.Invalid("hold of %s can't be detached: its owner has %d of them; give the inner ones back first", errs.Quote(e.name), n)
 	}
-	if err := e.take(r, time.Now()); err != nil {
-		return "", err
-	}
-	defer e.exit()
-	h := handle{Kind: e.kind.ID(), Name: e.name, Field: s.ClientID + ":" + uuid.NewString(), Token: r.token}
+	s.Watchdog.Stop(r.lease)
+	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: s.ClientID + ":" + uuid.NewString(), Token: r.token}
 	args := e.args()
 	args.Field, args.To, args.Lease = e.fieldArg, h.Field, max(s.Lease, r.lease.Duration())
 	reply := s.do(context.Background(), s.Patience, e.kind.Transfer(args))
 	switch {
-	case reply.Err != nil:
-		return "", fmt.Errorf("%w: detach %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
-	case reply.Int() == notThere:
-		return "", (&releasing{Services: s, record: r}).lost()
+	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
+		e.loseAll(fmt.Errorf("%w: %s: the key was gone at a detach", errs.ErrLost, errs.Quote(e.name)))
+		return "", r.notHeldAs(errs.Lost)
+	case reply.Err != nil && !reply.MaybeRan:
+		s.Watchdog.Keep(r.lease)
+		return "", fmt.Errorf("holdfast: detach %s: %w", errs.Quote(e.name), reply.Err)
 	}
-	return h.String(), nil
+	e.written = 0
+	err := e.take(r, time.Now())
+	if err == nil {
+		defer e.exit()
+	}
+	if reply.Err != nil {
+		e.written = unknown
+		keepTurn = s.Tasks.Go(func() {
+			defer e.giveTurn()
+			e.abandon(args.Marker, h.Field, args.Lease)
+		})
+		return "", fmt.Errorf("%w: detach %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
+	}
+	return h.String(), nil // the handle is good, whatever became of the hold here
+}
+
+// abandon gives back what a transfer without an answer may have left, under
+// whichever of the two fields.
+func (e *entry) abandon(voided any, to string, d time.Duration) {
+	for _, field := range []any{e.fieldArg, to} {
+		args := e.args()
+		args.Voided, args.Field = voided, field
+		reply := e.do(context.WithoutCancel(e.Tasks.Context()), max(e.Patience, d), e.kind.Release(args))
+		if reply.Err != nil {
+			e.Log.Warn("holdfast: a detach without an answer could not be undone; the lease ends the hold", "name", e.name, "cause", reply.Err)
+			return
+		}
+		e.heard(e.key, reply)
+	}
+}
+
+// alive answers why a hold isn't, or nil.
+func (r *record) alive() error {
+	r.look()
+	r.entry.ledger.mu.Lock()
+	defer r.entry.ledger.mu.Unlock()
+	if r.status != held {
+		return r.notHeld()
+	}
+	return nil
+}
+
+// resuming is one call of Resume.
+type resuming struct {
+	*names
+	entry *entry
+	h     handle
+	args  Args
 }
 
 // Resume takes up the hold that a handle stands for, under ctx's owner.
-func (m *Mutex) Resume(ctx context.Context, text string, opts ...Option) (*Hold, error) {
+func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, error) {
+	if ctx == nil {
+		return nil, errNilContext("resume", m.name)
+	}
 	h, err := parseHandle(text)
 	if err != nil {
 		return nil, err
@@ -96,58 +156,66 @@ func (m *Mutex) Resume(ctx context.Context, text string, opts ...Option) (*Hold,
 	}
 	e := m.enter(m.names, t)
 	defer e.exit()
-	d := m.Lease
-	if o.leaseSet {
-		d = o.lease
-	}
-	if !e.lock(ctx.Done(), time.Now().Add(m.Patience)) {
+	if !e.takeTurn(ctx.Done(), time.Now().Add(m.Patience)) {
 		return nil, e.errTurn(ctx, "resume")
 	}
-	there := m.args()
-	there.Field, there.To, there.Lease = h.Field, e.field, d
-	// back makes the handle good again: nobody has the hold.
-	back := func(script.Reply) {
-		defer e.unlock()
-		again := m.args()
-		again.Voided, again.Field, again.To, again.Lease = there.Marker, e.fieldArg, h.Field, d
-		reply := m.do(context.WithoutCancel(m.Tasks.Context()), m.cleanup(), m.kind.Transfer(again))
-		if reply.Err != nil {
-			m.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", m.name, "cause", reply.Err)
-		}
+	q := &resuming{names: m.names, entry: e, h: h, args: m.args()}
+	q.args.Field, q.args.To, q.args.Lease = h.Field, e.field, m.Lease
+	if o.leaseSet {
+		q.args.Lease = o.lease
 	}
 	r := &record{entry: e, token: h.Token}
 	hold := newHold(ctx, r, t)
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.do(ctx, m.Patience, m.kind.Transfer(there))
-	}, func(r script.Reply) {
-		if r.Err == nil && r.Int() == notThere || r.Err != nil && !r.MaybeRan {
-			e.unlock()
-			return
-		}
-		back(r)
-	})
+		return m.do(ctx, m.Patience, m.kind.Transfer(q.args))
+	}, q.settle)
 	if !ok {
 		r.untie()
 		return nil, m.gone(ctx, "resume", m.name)
 	}
 	switch {
+	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
+		r.untie()
+		e.giveTurn()
+		return nil, &errs.NotHeldError{Name: m.name, Reason: errs.Lost}
 	case reply.Err != nil:
 		r.untie()
-		if !reply.MaybeRan || !m.Tasks.Go(func() { back(reply) }) {
-			e.unlock()
-		}
+		q.settleBehind(reply)
 		return nil, fmt.Errorf("holdfast: resume %s: %w", errs.Quote(m.name), reply.Err)
-	case reply.Int() == notThere:
+	}
+	// The field was another's, so what this owner thought to have is lost.
+	e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
+	e.written = 1
+	if !e.add(r, reply.Asked, q.args.Lease, !o.leaseSet) {
 		r.untie()
-		e.unlock()
-		return nil, &errs.NotHeldError{Name: m.name, Reason: errs.Lost}
-	case !e.add(r, reply.Asked, d, !o.leaseSet):
-		r.untie()
-		back(reply)
+		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e.unlock()
+	e.giveTurn()
 	return hold, nil
+}
+
+// settle makes the handle good again if nobody has the hold, and gives the turn
+// back.
+func (q *resuming) settle(reply script.Reply) {
+	defer q.entry.giveTurn()
+	if reply.Err == nil && reply.Int() == notThere || reply.Err != nil && !reply.MaybeRan {
+		return
+	}
+	again := q.names.args()
+	again.Voided, again.Field, again.To, again.Lease = q.args.Marker, q.entry.fieldArg, q.h.Field, q.args.Lease
+	back := q.do(context.WithoutCancel(q.Tasks.Context()), max(q.Patience, q.args.Lease), q.kind.Transfer(again))
+	q.entry.written = unknown
+	if back.Err != nil {
+		q.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", q.name, "cause", back.Err)
+	}
+}
+
+// settleBehind is settle behind the caller's back.
+func (q *resuming) settleBehind(reply script.Reply) {
+	if !q.Tasks.Go(func() { q.settle(reply) }) {
+		q.entry.giveTurn()
+	}
 }
 
 // extend gives a hold a lease of at least d.
@@ -156,36 +224,42 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 	if s.Tasks.Context().Err() != nil {
 		return fmt.Errorf("%w: extend %s", errs.ErrClosed, errs.Quote(e.name))
 	}
-	r.look()
-	s.ledger.mu.Lock()
-	var err error
-	if r.status != held {
-		err = r.notHeld()
+	if !e.takeTurn(ctx.Done(), time.Now().Add(s.Patience)) {
+		return e.errTurn(ctx, "extend")
 	}
-	s.ledger.mu.Unlock()
-	if err != nil {
+	if err := r.alive(); err != nil {
+		e.giveTurn()
 		return err
 	}
-	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply {
-		return s.do(ctx, s.Patience, e.kind.Renewal().Call([]string{e.key}, []string{e.field}, d))
-	}, nil)
+	args := e.args()
+	args.Field, args.Lease = e.fieldArg, d
+	call := e.kind.Extend(args)
+	// settle sees to it that no copy comes late, after this hold.
+	settle := func(reply script.Reply) {
+		defer e.giveTurn()
+		if reply.Err != nil && reply.MaybeRan {
+			s.do(context.WithoutCancel(s.Tasks.Context()), max(s.Patience, s.Lease), call.Resent())
+		}
+	}
+	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply { return s.do(ctx, s.Patience, call) }, settle)
 	switch {
 	case !ok:
 		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), s.gone(ctx, "extend", e.name))
 	case reply.Err != nil && reply.MaybeRan:
+		if !s.Tasks.Go(func() { settle(reply) }) {
+			e.giveTurn()
+		}
 		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
+	}
+	defer e.giveTurn()
+	switch {
+	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
+		e.loseAll(fmt.Errorf("%w: %s: the key is gone or belongs to another owner", errs.ErrLost, errs.Quote(e.name)))
+		return r.notHeldAs(errs.Lost)
 	case reply.Err != nil:
 		return fmt.Errorf("holdfast: extend %s: %w", errs.Quote(e.name), reply.Err)
-	}
-	if there, _ := reply.Val.([]any); len(there) != 1 || there[0] != int64(1) {
-		why := fmt.Errorf("%w: %s: the key is gone or belongs to another owner", errs.ErrLost, errs.Quote(e.name))
-		r.lease.Lose(why) // and with it all holds that share it
-		return r.notHeldAs(errs.Lost)
-	}
-	if !r.lease.Extend(reply.Asked, d) {
-		s.ledger.mu.Lock()
-		defer s.ledger.mu.Unlock()
-		return r.notHeld()
+	case !r.lease.Extend(reply.Asked, d):
+		return r.alive()
 	}
 	s.Watchdog.Reschedule(r.lease)
 	return nil

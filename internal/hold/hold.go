@@ -45,14 +45,22 @@ func (h *Hold) Token() int64 { return h.record.token }
 
 // ExpiresAt is until when the hold is certainly ours, as far as known here: a
 // margin before the moment at which Redis may let the key go. It moves with
-// each renewal.
-func (h *Hold) ExpiresAt() time.Time { return h.record.lease.Deadline() }
+// each renewal. It is zero once the hold was given back or lost.
+func (h *Hold) ExpiresAt() time.Time {
+	r := h.record
+	r.entry.ledger.mu.Lock()
+	defer r.entry.ledger.mu.Unlock()
+	if r.status != held {
+		return time.Time{}
+	}
+	return r.lease.Deadline()
+}
 
 // Unlock gives back exactly this hold, once, even if ctx has ended. Errors:
 // ErrNotHeld at a second call, which frees nothing, and, with ErrLost, if the
 // hold was lost; ErrUncertain if no answer came: the release goes on behind the
-// caller. When ctx ends meanwhile the caller leaves with ErrUncertain and the
-// context's error.
+// caller; ErrDenied if Redis refused; ErrClosed. When ctx ends meanwhile the
+// caller leaves with ErrUncertain and the context's error.
 func (h *Hold) Unlock(ctx context.Context) error {
 	return h.record.entry.release(ctx, h.record)
 }
@@ -60,10 +68,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // Extend gives the hold a lease of at least d from now. A fixed lease counts
 // anew. It never shortens the key's life, and never this hold's. Errors:
 // ErrInvalid for a d that is not positive; ErrNotHeld, with ErrLost if it is
-// gone; ErrUncertain if no answer came, in which case the old lease counts.
+// gone; ErrUncertain if no answer came, in which case the old lease counts;
+// ErrDenied; ErrClosed. When ctx ends the caller leaves.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
-	if err := lease.Check(d, "lease"); err != nil {
-		return err
+	if ctx == nil {
+		return errNilContext("extend", h.Name())
+	}
+	if d <= 0 {
+		return errs.Invalid("extend %s by %v: give a positive time", errs.Quote(h.Name()), d)
 	}
 	return h.record.entry.extend(ctx, h.record, lease.Round(d))
 }
@@ -72,9 +84,10 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // takes it up elsewhere, once, in this process or another. The lock stays
 // taken, for a whole lease from now, under an owner that nobody else is. Only
 // the single hold of an owner can be detached: ErrInvalid if it has entered
-// more than once. Errors otherwise: ErrNotHeld; ErrUncertain if no answer came
-// within the command timeout: the hold is then over here, and ends with its
-// lease.
+// more than once. Errors otherwise: ErrNotHeld; ErrDenied, ErrUnavailable and
+// ErrClosed, in which case it is held as before; ErrUncertain if no answer came
+// within the command timeout: the hold is then over, and given back behind the
+// caller.
 func (h *Hold) Detach() (handle string, err error) {
 	return h.record.entry.detach(h.record)
 }

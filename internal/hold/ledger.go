@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,6 +48,9 @@ type ledger struct {
 	mu       sync.Mutex
 	entries  map[entryKey]*entry
 	draining bool // Shutdown has begun: nothing new is recorded
+	// endings of owners whose id was chosen, the oldest first in endingOrder.
+	endings     map[entryKey]errs.Reason
+	endingOrder []entryKey
 }
 
 type entryKey struct{ key, field string }
@@ -72,6 +76,28 @@ type entry struct {
 	// can't overtake each other. waiting are those whose turn comes next.
 	busy    bool
 	waiting []chan struct{}
+	// written is the count that Redis confirmed last; unknown after a command
+	// without an answer. It belongs to who has the turn.
+	written int
+	// entered is closed when the owner gets in: its other callers needn't wait
+	// any more. Made when one of them asks.
+	entered chan struct{}
+}
+
+const unknown = -1
+
+// in answers a channel that is closed once the owner holds the name.
+func (e *entry) in() <-chan struct{} {
+	l := &e.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.entered == nil {
+		e.entered = make(chan struct{})
+		if len(e.holds) > 0 {
+			close(e.entered)
+		}
+	}
+	return e.entered
 }
 
 // enter answers the entry of a name and owner, and keeps it until exit.
@@ -110,7 +136,7 @@ func (e *entry) forgetLocked() {
 	}
 }
 
-// errTurn is the error of a caller to whom lock answered false.
+// errTurn is the error of a caller to whom takeTurn answered false.
 func (e *entry) errTurn(ctx context.Context, what string) error {
 	if ctx.Err() == nil && e.Tasks.Context().Err() == nil {
 		return fmt.Errorf("%w: %s %s: an earlier command of this owner has no answer yet", errs.ErrUnavailable, what, errs.Quote(e.name))
@@ -125,9 +151,9 @@ func (e *entry) count() int {
 	return len(e.holds)
 }
 
-// lock waits for the turn to send a command for this entry. It answers false
+// takeTurn waits for the turn to send a command for this entry. It answers false
 // when leave or the client is closed first, or the time (zero: no limit) over.
-func (e *entry) lock(leave <-chan struct{}, until time.Time) bool {
+func (e *entry) takeTurn(leave <-chan struct{}, until time.Time) bool {
 	l := &e.ledger
 	l.mu.Lock()
 	if !e.busy {
@@ -163,12 +189,12 @@ func (e *entry) lock(leave <-chan struct{}, until time.Time) bool {
 	}
 	l.mu.Unlock()
 	if i < 0 {
-		e.unlock() // the turn came as we left
+		e.giveTurn() // the turn came as we left
 	}
 	return false
 }
 
-func (e *entry) unlock() {
+func (e *entry) giveTurn() {
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,6 +228,9 @@ func (e *entry) add(r *record, asked time.Time, d time.Duration, renewed bool) b
 		r.lease = e.kept
 	}
 	e.holds = append(e.holds, r)
+	if e.entered != nil && len(e.holds) == 1 {
+		close(e.entered)
+	}
 	l.mu.Unlock()
 	e.Watchdog.Keep(r.lease)
 	return true
@@ -263,17 +292,68 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 			e.kept = nil
 		}
 	}
-	if t := e.tokenLocked(); t != nil && to == lost && len(over) > 0 {
-		t.Ended(e.key, errs.Lost)
+	if len(over) > 0 {
+		e.leftLocked()
+		if to == lost {
+			e.rememberLocked(errs.Lost)
+		}
 	}
 	e.forgetLocked()
 	l.mu.Unlock()
+	for _, r := range over { // first of all: they must not look alive
+		r.end(why)
+	}
 	for _, r := range over {
 		r.lease.Close()
 		e.Watchdog.Stop(r.lease)
-		r.end(why)
 		r.untie()
+		if to == lost {
+			e.Log.Error("holdfast: hold lost", "name", e.name, "owner", e.field, "why", why)
+		}
 	}
+}
+
+// leftLocked takes note that holds are gone.
+func (e *entry) leftLocked() {
+	if len(e.holds) == 0 {
+		e.entered = nil
+	}
+}
+
+// maxEndings bounds what is remembered of owners whose id was chosen.
+const maxEndings = 1024
+
+// rememberLocked notes how the owner's last hold of the name ended.
+func (e *entry) rememberLocked(reason errs.Reason) {
+	if !e.chosen {
+		if t := e.tokenLocked(); t != nil {
+			t.Ended(e.key, reason)
+		}
+		return
+	}
+	// Any context may be this owner: the token is not the place.
+	l, k := &e.ledger, entryKey{e.key, e.field}
+	if l.endings == nil {
+		l.endings = make(map[entryKey]errs.Reason)
+	}
+	if _, ok := l.endings[k]; !ok {
+		if len(l.endingOrder) == maxEndings {
+			delete(l.endings, l.endingOrder[0])
+			l.endingOrder = l.endingOrder[1:]
+		}
+		l.endingOrder = append(l.endingOrder, k)
+	}
+	l.endings[k] = reason
+}
+
+// ending is how the owner's last hold of a key ended.
+func (s *Services) ending(t *owner.Token, key, field string) errs.Reason {
+	if !t.Chosen() {
+		return t.Last(key)
+	}
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.endings[entryKey{key, field}]
 }
 
 // take takes a record out because it is being given back: from now on it is
@@ -288,8 +368,11 @@ func (e *entry) take(r *record, now time.Time) error {
 	}
 	if r.status != held {
 		err := r.notHeld()
-		if r.status == closed {
+		switch r.status {
+		case closed:
 			err = fmt.Errorf("%w: the hold of %s ended with it", errs.ErrClosed, errs.Quote(e.name))
+		case givenBack:
+			err = &takenError{err}
 		}
 		l.mu.Unlock()
 		return err
@@ -300,9 +383,8 @@ func (e *entry) take(r *record, now time.Time) error {
 	if last && r.lease == e.kept {
 		e.kept = nil
 	}
-	if t := e.tokenLocked(); t != nil {
-		t.Ended(e.key, errs.GivenBack)
-	}
+	e.leftLocked()
+	e.rememberLocked(errs.GivenBack)
 	e.callers++ // until release has sent it
 	l.mu.Unlock()
 
@@ -315,19 +397,24 @@ func (e *entry) take(r *record, now time.Time) error {
 	return nil
 }
 
-// left is what stays in Redis after a release: the holds, and a lease for them.
-func (e *entry) left() (n int, d time.Duration) {
+// left is what stays in Redis after a release: the holds that are alive, and a
+// lease for them.
+func (e *entry) left(now time.Time) (n int, d time.Duration) {
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range e.holds {
+		if r.lease.Passed(now) {
+			continue // about to be told
+		}
+		n++
 		if r.lease.Renew != nil {
 			d = max(d, e.Lease)
 		} else {
 			d = max(d, r.lease.Duration())
 		}
 	}
-	return len(e.holds), d
+	return n, d
 }
 
 // latest is the owner's latest hold of a name, or nil.
@@ -369,3 +456,11 @@ func (s *Services) holdsOf(key string) []*record {
 	}
 	return rs
 }
+
+// takenError is ErrNotHeld for a hold that is being given back by somebody else.
+type takenError struct{ error }
+
+var errTaken = errors.New("given back by another call")
+
+func (e *takenError) Unwrap() error        { return e.error }
+func (e *takenError) Is(target error) bool { return target == errTaken }

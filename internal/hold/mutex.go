@@ -54,20 +54,29 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := m.latest(m.key, field)
-	if r == nil {
-		if m.Tasks.Context().Err() != nil {
-			return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(m.name))
+	for {
+		r := m.latest(m.key, field)
+		if r == nil {
+			if m.Tasks.Context().Err() != nil {
+				return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(m.name))
+			}
+			return &errs.NotHeldError{Name: m.name, Reason: m.ending(owner.From(ctx), m.key, field)}
 		}
-		return &errs.NotHeldError{Name: m.name, Reason: owner.From(ctx).Last(m.key)}
+		// Somebody else may give this one back before us; then it is the turn of
+		// the one before it.
+		if err := m.release(ctx, r); !errors.Is(err, errTaken) {
+			return err
+		}
 	}
-	return m.release(ctx, r)
 }
 
 // ownerField is the field of ctx's owner, who must be there.
 func (m *Mutex) ownerField(ctx context.Context) (string, error) {
 	if m.err != nil {
 		return "", m.err
+	}
+	if ctx == nil {
+		return "", errNilContext("look at", m.name)
 	}
 	t, err := owner.Must(ctx)
 	if err != nil {
@@ -80,6 +89,9 @@ func (m *Mutex) ownerField(ctx context.Context) (string, error) {
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.err != nil {
 		return false, m.err
+	}
+	if ctx == nil {
+		return false, errNilContext("force unlock", m.name)
 	}
 	if m.Tasks.Context().Err() != nil {
 		return false, fmt.Errorf("%w: force unlock %s", errs.ErrClosed, errs.Quote(m.name))
@@ -106,8 +118,9 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	m.heard(m.key, reply)
 	for _, r := range before {
+		// All that share its lease: who got in after the force has another.
 		r.entry.loseIf(fmt.Errorf("%w: %s was forced open", errs.ErrLost, errs.Quote(m.name)), lost,
-			func(o *record) bool { return o == r })
+			func(o *record) bool { return o.lease == r.lease })
 	}
 	return true, nil
 }
@@ -158,6 +171,9 @@ func ask[T any](ctx context.Context, m *Mutex, what string, run func(context.Con
 	if m.err != nil {
 		return zero, m.err
 	}
+	if ctx == nil {
+		return zero, errNilContext(what, m.name)
+	}
 	val, err := query(ctx, m.Services, run)
 	switch {
 	case script.IsWrongType(err):
@@ -166,6 +182,10 @@ func ask[T any](ctx context.Context, m *Mutex, what string, run func(context.Con
 		return zero, fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(m.name), err)
 	}
 	return val, nil
+}
+
+func errNilContext(what, name string) error {
+	return errs.Invalid("%s %s: the context is nil: pass context.Background()", what, errs.Quote(name))
 }
 
 // Do implements Locker.

@@ -18,6 +18,8 @@ type releasing struct {
 	end    time.Time       // then the lease has ended it
 	call   script.Call
 	made   bool // call is
+	left   int  // holds that it leaves
+	unsent bool // there was nothing to write
 	turn   bool // the entry's turn is ours
 	reply  script.Reply
 }
@@ -35,7 +37,9 @@ func (s *Services) release(ctx context.Context, r *record) error {
 	if err := r.entry.take(r, now); err != nil {
 		return err
 	}
-	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: now.Add(s.cleanup())}
+	// Behind the caller it goes on until the lease has ended the hold anyway.
+	end := now.Add(max(s.Patience, s.Lease, r.lease.Duration()))
+	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: end}
 	if ctx.Done() == nil {
 		op.send(ctx, now, op.until)
 		return op.answer(ctx)
@@ -91,13 +95,21 @@ func (op *releasing) unanswered() bool {
 func (op *releasing) send(ctx context.Context, now, until time.Time) {
 	e := op.record.entry
 	if !op.turn {
-		if op.turn = e.lock(nil, until); !op.turn {
+		if op.turn = e.takeTurn(nil, until); !op.turn {
 			op.reply.Err = e.errTurn(ctx, "unlock")
 			return
 		}
 	}
 	if !op.made {
-		n, d := e.left()
+		n, d := e.left(now)
+		if n == e.written {
+			// Another release of this owner, sent after this one was taken out,
+			// has written the count without it already.
+			op.reply = script.Reply{Val: int64(n)}
+			op.unsent = true
+			return
+		}
+		op.left = n
 		args := e.args()
 		args.Field, args.Count, args.Lease = e.fieldArg, n, d
 		op.call, op.made = e.kind.Release(args), true
@@ -107,6 +119,10 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		op.call = op.call.Resent()
 	}
 	op.reply = op.Runner.Do(ctx, now, until, op.call)
+	e.written = unknown
+	if op.reply.Err == nil {
+		e.written = op.left
+	}
 	op.reply.Resent = op.reply.Resent || resent
 	op.reply.MaybeRan = op.reply.MaybeRan || op.reply.Err != nil && resent
 }
@@ -125,7 +141,7 @@ func (op *releasing) finish() {
 // done gives back the turn and the entry.
 func (op *releasing) done() {
 	if op.turn {
-		op.record.entry.unlock()
+		op.record.entry.giveTurn()
 	}
 	op.record.entry.exit()
 }
@@ -134,6 +150,8 @@ func (op *releasing) done() {
 func (op *releasing) outcome(ctx context.Context) error {
 	e := op.record.entry
 	switch reply := op.reply; {
+	case op.unsent:
+		return nil
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere && !reply.Resent:
 		// Not there, and it wasn't us: force-unlocked, evicted, deleted, lost
 		// in a failover.
@@ -156,9 +174,8 @@ func (op *releasing) lost() error {
 	l := &op.ledger
 	l.mu.Lock()
 	op.record.status = lost
-	if t := op.record.entry.tokenLocked(); t != nil {
-		t.Ended(op.record.entry.key, errs.Lost)
-	}
+	op.record.entry.rememberLocked(errs.Lost)
 	l.mu.Unlock()
+	op.Log.Error("holdfast: hold lost", "name", op.record.entry.name, "owner", op.record.entry.field, "why", "the key was gone at an unlock")
 	return op.record.notHeldAs(errs.Lost)
 }

@@ -60,7 +60,7 @@ func (s *Services) renew(ctx context.Context, ls []*lease.Lease, groups [][]int,
 			r := lease.Result{Asked: reply.Asked, Err: reply.Err}
 			switch {
 			case reply.Err != nil:
-				if len(g) > 1 && !reply.MaybeRan {
+				if len(g) > 1 && script.Company(reply.Err) {
 					refused = append(refused, []int{n})
 				}
 			case there[j] == int64(1):

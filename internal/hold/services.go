@@ -87,10 +87,11 @@ type Kind interface {
 	// Queues reports whether waiters stand in line in Redis, not here.
 	Queues() bool
 
-	// Acquire answers as acquire.lua does, Release as release.lua, Force as
-	// force.lua, Transfer as transfer.lua.
+	// Acquire answers as acquire.lua does, Release as release.lua, Extend as
+	// extend.lua, Force as force.lua, Transfer as transfer.lua.
 	Acquire(Args) script.Call
 	Release(Args) script.Call
+	Extend(Args) script.Call
 	Force(Args) script.Call
 	Transfer(Args) script.Call
 
@@ -105,7 +106,7 @@ const (
 	refusedEver  = 3  // acquire: taken, without expiry
 	foreignHash  = 4  // acquire, force: another primitive's hash
 	refusedFor   = 10 // acquire: taken for so many ms less this
-	notThere     = 0  // release, force, transfer: the owner doesn't hold it
+	notThere     = 0  // release, extend, force, transfer: the owner doesn't hold it
 	unheard      = 2  // release, force: done, but PUBLISH was refused
 )
 
@@ -136,6 +137,12 @@ func (s *Services) Drain(ctx context.Context) error {
 	for _, e := range s.holders() {
 		g.Go(func() error {
 			for r := s.latest(e.key, e.field); r != nil; r = s.latest(e.key, e.field) {
+				if ctx.Err() != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed = append(failed, fmt.Errorf("%w: %s is left to its lease: %w", errs.ErrUncertain, errs.Quote(e.name), script.ContextError(ctx)))
+					return nil
+				}
 				err := s.release(ctx, r)
 				if err != nil && !errors.Is(err, errs.ErrNotHeld) {
 					mu.Lock()
@@ -165,9 +172,8 @@ func (s *Services) invalidKey(ctx context.Context, name, key string, err error) 
 	what := "a hash that is no lock: another primitive's, or data"
 	if err != nil {
 		what = "a value of another type"
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if t, terr := s.Runner.Redis().Type(ctx, key).Result(); terr == nil {
+		t, terr := query(ctx, s, func(ctx context.Context) (string, error) { return s.Runner.Redis().Type(ctx, key).Result() })
+		if terr == nil {
 			what = "a " + t
 		}
 	}

@@ -26,6 +26,8 @@ type Kind struct {
 	New func(t *testing.T, lease time.Duration) func(name string) hold.Locker
 	// Redis looks at the same server.
 	Redis *redis.Client
+	// Resume takes up a detached hold with the client that l was made by.
+	Resume func(l hold.Locker, ctx context.Context, handle string) (*hold.Hold, error)
 	// NonReentrant kinds answer ErrReentry to an owner who is in.
 	NonReentrant bool
 }
@@ -559,11 +561,6 @@ func foreignKeys(t *testing.T, k Kind) {
 	}
 }
 
-// resumer is a lock that can take up a detached hold.
-type resumer interface {
-	Resume(ctx context.Context, handle string, opts ...hold.Option) (*hold.Hold, error)
-}
-
 func handOver(t *testing.T, k Kind) {
 	n := name(t)
 	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
@@ -577,9 +574,9 @@ func handOver(t *testing.T, k Kind) {
 	require.ErrorIs(t, err, errs.ErrNotHeld)
 	refused(t, l1, as(t, "b"))
 
-	taken, err := l2.(resumer).Resume(t.Context(), handle)
+	taken, err := k.Resume(l2, t.Context(), handle)
 	require.NoError(t, err)
-	_, err = l1.(resumer).Resume(t.Context(), handle)
+	_, err = k.Resume(l1, t.Context(), handle)
 	require.ErrorIs(t, err, errs.ErrNotHeld, "a handle works once")
 	_, err = l1.TryLock(as(t, "b"), hold.Wait(3*lease))
 	require.ErrorIs(t, err, errs.ErrNotAcquired, "it is renewed at the new place")
@@ -588,7 +585,7 @@ func handOver(t *testing.T, k Kind) {
 	require.NoError(t, err)
 	require.False(t, locked)
 
-	_, err = l1.(resumer).Resume(t.Context(), "nonsense")
+	_, err = k.Resume(l1, t.Context(), "nonsense")
 	require.ErrorIs(t, err, errs.ErrInvalid)
 	if k.NonReentrant {
 		return

@@ -29,7 +29,7 @@ const (
 // resharding, a long script of somebody else. None of them has run anything.
 var temporary = []string{
 	"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN",
-	"MOVED", "ASK", "NOREPLICAS", "ERR max number of clients reached",
+	"MOVED", "ASK", "NOREPLICAS", "MISCONF", "ERR max number of clients reached",
 }
 
 func fateOf(err error) fate {
@@ -103,6 +103,13 @@ var errWrongType = errors.New("the key holds another type")
 // IsWrongType reports whether a command failed because its key holds a value
 // of another Redis type.
 func IsWrongType(err error) bool { return errors.Is(err, errWrongType) }
+
+// Company reports whether a call on several keys failed because of one of them:
+// a key that the user has no right to, or one in a slot that moves.
+func Company(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (fateOf(err) == refused || strings.HasPrefix(bare(reply), "TRYAGAIN"))
+}
 
 // Temporary reports whether asking again later may succeed.
 func Temporary(err error) bool { return errors.Is(err, errs.ErrUnavailable) }

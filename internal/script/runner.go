@@ -99,6 +99,9 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		pause time.Duration
 		load  bool
 	)
+	if ctx.Done() == nil && !until.IsZero() {
+		ctx = bounded{ctx, until}
+	}
 	for {
 		cmd := c.command(ctx, load)
 		err := r.rdb.Process(ctx, cmd)
@@ -136,6 +139,16 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		r.log.DebugContext(ctx, "holdfast: sending again", "script", c.script.name, "cause", cmd.Err())
 	}
 }
+
+// bounded is a context with a deadline and no timer. go-redis dials no longer
+// than that: an unanswered SYN would otherwise take five times its DialTimeout.
+type bounded struct {
+	context.Context //nolint:containedctx // it is a context
+	until           time.Time
+}
+
+// Deadline implements context.Context.
+func (b bounded) Deadline() (time.Time, bool) { return b.until, true }
 
 // ErrPatience is the cause of a deadline that is ours, not the caller's: errors
 // don't mention it.

@@ -63,6 +63,9 @@ type Spec struct {
 // ErrUnavailable and there is time left.
 type Trier interface {
 	Try(ctx context.Context, until time.Time) (Outcome, error)
+	// Entered is closed when the caller needn't stand in line any more: another
+	// call of the same owner got in.
+	Entered() <-chan struct{}
 }
 
 // Loop runs acquisitions for one client.
@@ -166,7 +169,9 @@ func (w *waiter) awaitTurn() error {
 	default:
 	}
 	select {
-	case <-w.place.turn:
+	case <-w.place.turn: // or any of the others: select takes any of what is due
+	case <-w.Try.Entered():
+		w.stepOut()
 		return nil
 	case <-w.ctx.Done():
 	case <-w.Closed:
@@ -215,6 +220,13 @@ func (w *waiter) leave() {
 	}
 }
 
+// stepOut leaves the line for good: the owner holds the name, and its other
+// calls must not stand behind those whom it keeps out.
+func (w *waiter) stepOut() {
+	w.leave()
+	w.place = nil
+}
+
 // listen answers the line's subscription, or this waiter's own.
 func (w *waiter) listen() (sub Subscription, poke <-chan struct{}) {
 	if w.place != nil {
@@ -237,6 +249,7 @@ func (w *waiter) loop() error {
 		ready <-chan struct{} // nil once confirmed
 		wake  <-chan struct{}
 		poke  <-chan struct{} // a release by this client that nobody publishes
+		in    <-chan struct{} // the owner got in by another call
 		out   Outcome
 		last  error
 		pause time.Duration
@@ -268,9 +281,15 @@ func (w *waiter) loop() error {
 		if err := w.ended(w.ctx, w.Name, last); err != nil {
 			return err
 		}
+		if try && w.isOver() { // the answer came late, but it came
+			return w.late(out, last)
+		}
 		if sub == nil {
 			sub, poke = w.listen()
 			ready, wake = sub.Ready(), sub.Wake()
+		}
+		if w.place != nil && in == nil {
+			in = w.Try.Entered()
 		}
 		sleep := w.sleep(out, last, pause)
 		timer := time.NewTimer(sleep)
@@ -280,6 +299,9 @@ func (w *waiter) loop() error {
 			ready = nil
 		case <-wake:
 		case <-poke:
+		case <-in:
+			w.stepOut()
+			sub, in = nil, nil // the subscription was the line's
 		case <-timer.C:
 		case <-w.over:
 			timer.Stop()
@@ -292,10 +314,11 @@ func (w *waiter) loop() error {
 			return w.ended(w.ctx, w.Name, last)
 		}
 		timer.Stop()
-		if !w.deadline.IsZero() && !time.Now().Before(w.deadline) {
-			return w.lastTry(ready != nil, out, last)
-		}
 	}
+}
+
+func (w *waiter) isOver() bool {
+	return !w.deadline.IsZero() && !time.Now().Before(w.deadline)
 }
 
 // sleep is how long to wait for a message.
