@@ -14,10 +14,12 @@ import (
 //
 //	redis://[user:password@]host:port/db            rediss:// with TLS
 //	unix://[user:password@]/path/to/socket?db=n
-//	redis+sentinel://[user:password@]h1:p1,h2:p2/db?master=name   rediss+sentinel://
-//	redis+cluster://[user:password@]h1:p1,h2:p2     rediss+cluster://
+//	redis+sentinel://[user:password@]h1[:p1],h2[:p2]/db?master=name   rediss+sentinel://
+//	redis+cluster://[user:password@]h1[:p1],h2[:p2]     rediss+cluster://
 //
-// Query parameters of go-redis' URLs (read_timeout, pool_size, …) work in all
+// User and password are those of Redis; where the sentinels have their own, they
+// go into sentinel_username and sentinel_password. Ports default to 6379, those
+// of sentinels to 26379. Query parameters of go-redis' URLs (read_timeout, pool_size, …) work in all
 // of them. Errors: ErrInvalid, which never shows the password. Nothing is sent.
 func Open(url string, opts ...Option) (*Client, error) {
 	set, err := collect(opts)
@@ -50,7 +52,7 @@ func Dial(url string) (redis.UniversalClient, error) {
 		return redis.NewClient(o), nil
 	case base != "redis" && base != "rediss":
 	case topology == "sentinel":
-		u, hosts, err := split(base, rest)
+		u, hosts, err := split(base, rest, "26379")
 		if err != nil {
 			return nil, badURL(scheme)
 		}
@@ -59,15 +61,22 @@ func Dial(url string) (redis.UniversalClient, error) {
 			return nil, errs.Invalid("Redis URL for sentinel names no master: append ?master=<name>")
 		}
 		rename(q, "master", "master_name")
+		sentinelUser, sentinelPassword := take(q, "sentinel_username"), take(q, "sentinel_password")
 		more(q, hosts)
-		u.RawQuery = q.Encode()
+		user := u.User
+		u.User, u.RawQuery = nil, q.Encode() // go-redis would give the user to the sentinels
 		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
 			return nil, badURL(scheme)
 		}
+		o.SentinelUsername, o.SentinelPassword = sentinelUser, sentinelPassword
+		if user != nil {
+			o.Username = user.Username()
+			o.Password, _ = user.Password()
+		}
 		return redis.NewFailoverClient(o), nil
 	case topology == "cluster":
-		u, hosts, err := split(base, rest)
+		u, hosts, err := split(base, rest, "6379")
 		if err != nil {
 			return nil, badURL(scheme)
 		}
@@ -87,8 +96,9 @@ func badURL(scheme string) error {
 	return errs.Invalid("Redis URL with scheme %q can't be read: see Open for its form, and escape special characters of the password", scheme)
 }
 
-// split takes the further hosts out of h1,h2,h3, of which a URL may have one.
-func split(scheme, rest string) (*url.URL, []string, error) {
+// split takes the further hosts out of h1,h2,h3, of which a URL may have one, and
+// gives each a port.
+func split(scheme, rest, port string) (*url.URL, []string, error) {
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
@@ -98,6 +108,11 @@ func split(scheme, rest string) (*url.URL, []string, error) {
 		user, list = authority[:i+1], authority[i+1:]
 	}
 	hosts := strings.Split(list, ",")
+	for i, h := range hosts {
+		if strings.LastIndexByte(h, ':') <= strings.LastIndexByte(h, ']') { // [::1] has colons of its own
+			hosts[i] = h + ":" + port
+		}
+	}
 	u, err := url.Parse(scheme + "://" + user + hosts[0] + path)
 	return u, hosts[1:], err
 }
@@ -107,6 +122,12 @@ func more(q url.Values, hosts []string) {
 	for _, h := range hosts {
 		q.Add("addr", h)
 	}
+}
+
+func take(q url.Values, name string) string {
+	v := q.Get(name)
+	delete(q, name)
+	return v
 }
 
 func rename(q url.Values, from, to string) {
