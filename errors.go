@@ -20,9 +20,11 @@ var (
 	ErrNoOwner = errs.ErrNoOwner
 	// ErrReentry: the owner holds it already, and the lock isn't re-entrant.
 	ErrReentry = errs.ErrReentry
-	// ErrUpgrade: a reader can't become the writer.
+	// ErrUpgrade: a reader can't become the writer. For read-write locks; nothing
+	// in this version returns it.
 	ErrUpgrade = errs.ErrUpgrade
-	// ErrNotReplicated: too few replicas acknowledged; it was undone.
+	// ErrNotReplicated: too few replicas acknowledged; it was undone. Nothing in
+	// this version returns it.
 	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client was closed.
 	ErrClosed = errs.ErrClosed

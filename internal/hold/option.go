@@ -79,29 +79,36 @@ type Locker interface {
 	// has ended. Errors: ErrNoOwner; ErrNotHeld (a *NotHeldError with the
 	// reason), matching ErrLost too if the hold was lost; ErrUncertain if no
 	// answer came: the release goes on behind the caller, and the lease bounds
-	// it, since renewal has ended.
+	// it, since renewal has ended; ErrDenied if Redis refused; ErrClosed.
 	Unlock(ctx context.Context) error
 
 	// ForceUnlock opens the lock whoever holds it, and reports whether it was
-	// held. The holder is told at its next renewal, at once if it belongs to
-	// this client.
+	// held. The holder is told at its next renewal; a holder of this client, as
+	// soon as Redis has answered. Errors: ErrInvalid, leaving the key untouched,
+	// if it is no lock; ErrUncertain if no answer came; ErrDenied; ErrClosed; the
+	// context's.
 	ForceUnlock(ctx context.Context) (bool, error)
 
-	// IsLocked reports whether anybody holds the lock.
+	// IsLocked reports whether anybody holds the lock. It and the three below
+	// read what Redis says at that moment; where the go-redis client sends reads
+	// to replicas, what a replica says. Errors: ErrUnavailable, ErrDenied,
+	// ErrInvalid, ErrClosed, the context's.
 	IsLocked(ctx context.Context) (bool, error)
 
-	// IsHeld asks Redis whether ctx's owner holds the lock.
+	// IsHeld asks Redis whether ctx's owner holds the lock. ErrNoOwner if ctx
+	// carries none; else as IsLocked.
 	IsHeld(ctx context.Context) (bool, error)
 
-	// HoldCount asks Redis how many holds ctx's owner has.
+	// HoldCount asks Redis how many holds ctx's owner has. Errors as IsHeld.
 	HoldCount(ctx context.Context) (int, error)
 
 	// TTL is how long the present hold lasts unless it is renewed: 0 if the
-	// lock is free, negative if it has no expiry.
+	// lock is free, negative if it has no expiry. Errors as IsLocked.
 	TTL(ctx context.Context) (time.Duration, error)
 
 	// Do runs fn while holding the lock, with Hold.Context, and gives it back
-	// afterwards, also if fn panics. It answers fn's error joined with that of
-	// the release: ErrLost if the hold didn't last as long as fn ran.
+	// afterwards, also if fn panics. Errors: those of Lock, with fn not called;
+	// else fn's, joined with that of the release if there is one: ErrLost if the
+	// hold didn't last as long as fn ran.
 	Do(ctx context.Context, fn func(ctx context.Context) error, opts ...Option) error
 }
