@@ -240,13 +240,17 @@ func (l *link) session() error {
 		if err != nil {
 			_ = ps.Close()
 			if reading {
-				_ = <-dead // that it has ended is what counts: err is the reason
+				for range dead { // until read has ended; err is the reason
+				}
 			}
 			return err
 		}
 		if !reading && kind != "" { // the first command has connected
 			l.connected()
-			reading = l.tasks.Go(func() { dead <- l.read(ps) })
+			reading = l.tasks.Go(func() {
+				defer close(dead)
+				dead <- l.read(ps)
+			})
 			if !reading {
 				return ctx.Err()
 			}
@@ -260,7 +264,8 @@ func (l *link) session() error {
 		case <-ctx.Done():
 			_ = ps.Close()
 			if reading {
-				_ = <-dead // that it has ended is what counts
+				for range dead { // until read has ended
+				}
 			}
 			return ctx.Err()
 		}

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -78,7 +79,7 @@ func requireTimeout(t *testing.T, err error) {
 func requireClosed(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.True(t, err == io.EOF || strings.Contains(err.Error(), "reset by peer") ||
+	require.True(t, errors.Is(err, io.EOF) || strings.Contains(err.Error(), "reset by peer") ||
 		strings.Contains(err.Error(), "broken pipe"), "%v", err)
 }
 

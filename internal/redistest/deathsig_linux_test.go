@@ -27,7 +27,7 @@ func TestKilledTestBinaryLeavesNoServer(t *testing.T) {
 	require.NoError(t, err)
 	addr, dir, ok := strings.Cut(strings.TrimSpace(line), " ")
 	require.True(t, ok, line)
-	defer os.RemoveAll(dir)
+	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
 	_, err = probe(addr, "")
 	require.NoError(t, err)
 
