@@ -42,6 +42,9 @@ func Dial(url string) (redis.UniversalClient, error) {
 	if !ok {
 		return nil, errs.Invalid("Redis URL has no scheme: write redis://host:6379/0, or see Open for its forms")
 	}
+	if strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "" { // may be part of a password
+		return nil, errs.Invalid("Redis URL begins with no scheme: write redis://host:6379/0, or see Open for its forms")
+	}
 	base, topology, _ := strings.Cut(scheme, "+")
 	switch {
 	case topology == "" && (base == "redis" || base == "rediss" || base == "unix"):
@@ -68,6 +71,9 @@ func Dial(url string) (redis.UniversalClient, error) {
 		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
 			return nil, badURL(scheme)
+		}
+		if o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly {
+			return nil, errs.Invalid("Redis URL for sentinel sends commands to replicas, which hold no locks: leave out route_by_latency, route_randomly and replica_only")
 		}
 		o.SentinelUsername, o.SentinelPassword = sentinelUser, sentinelPassword
 		if user != nil {

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +51,7 @@ func TestSuspendedMachine(t *testing.T) {
 	require.Contains(t, found.over, short)
 	require.Contains(t, found.over, long)
 	require.Len(t, found.batches, 1, "what is still ours is renewed at once")
-	require.Equal(t, []*lease.Lease{alive}, found.batches[0])
+	require.Equal(t, []*lease.Lease{alive}, found.batches[0].leases)
 	for _, l := range found.over {
 		require.True(t, l.Expire(now, errs.ErrLost))
 	}
@@ -63,12 +64,16 @@ func TestLateAnswersAfterKeptAnew(t *testing.T) {
 		defer b.close()
 		l := b.take(true)
 		b.Watchdog.mu.Lock()
-		l.Watch.Sent, b.inFlight = 3, 3 // three under way
+		l.Watch.Sent = 3 // three under way
+		for range 3 {
+			b.flying = append(b.flying, &batch{leases: []*lease.Lease{l}})
+		}
+		sent := slices.Clone(b.flying)
 		b.Watchdog.mu.Unlock()
 		b.Stop(l)
 		b.Keep(l)
-		for range 3 {
-			b.renew([]*lease.Lease{l})
+		for _, s := range sent {
+			b.renew(s)
 		}
 		b.Watchdog.mu.Lock()
 		require.Zero(t, l.Watch.Sent)

@@ -9,8 +9,9 @@
 // clock has run ahead, as after a suspension of the machine. When one renewal is due, those due within the
 // next half period go along, so that leases taken at different moments fall
 // into step and a batch is full. A batch is sent on a goroutine of its own, at
-// most [maxInFlight] at a time, so that a connection on which no answer comes
-// holds up neither the other batches nor a deadline.
+// most [maxInFlight] at a time. One that gets no answer in time, as on a dead
+// connection, gives up its place: it holds up neither the other batches nor a
+// deadline.
 //
 // # Who owns which fact
 //

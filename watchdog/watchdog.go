@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +16,14 @@ import (
 )
 
 const (
-	// maxInFlight bounds the batches under way, and so the goroutines.
+	// maxInFlight bounds the batches under way. One that gets no answer in time
+	// gives up its place, and goes on beside, so that others don't wait for a
+	// dead connection: at most maxStuck of them. Both bound the goroutines.
 	maxInFlight = 8
+	maxStuck    = 8
+	// maxUnanswered renewals of one lease are sent beside each other: more would
+	// take the places, and the connections, of all others.
+	maxUnanswered = 6
 	// longestSleep is how late a wall clock that ran ahead of the monotonic
 	// one (a machine that was suspended) is noticed.
 	longestSleep = time.Second
@@ -50,10 +57,11 @@ type Watchdog struct {
 
 	// mu comes before the ledger's mutex (taken by a lease's Orphaned) and the
 	// lease's own. LeaseEnded is never called under it.
-	mu       sync.Mutex
-	heap     leases
-	inFlight int
-	parked   []*lease.Lease // due, but without a place in flight
+	mu     sync.Mutex
+	heap   leases
+	flying []*batch
+	stuck  int            // of those in flying
+	parked []*lease.Lease // due, but without a place in flight
 	// used: something was kept since the last look. Then the goroutine looks
 	// again soon, so that short holds one after the other don't wake it each.
 	used bool
@@ -61,6 +69,13 @@ type Watchdog struct {
 	// has to wake it. Zero: it is awake, and will look before it sleeps.
 	asleepUntil time.Time
 	lastLook    time.Time
+}
+
+// batch is one call of Renew.
+type batch struct {
+	leases []*lease.Lease
+	until  time.Time // an answer should have come by then
+	stuck  bool      // none did
 }
 
 // New starts a watchdog.
@@ -169,7 +184,7 @@ func (w *Watchdog) run() {
 // todo is what a look found.
 type todo struct {
 	over    []*lease.Lease // whose deadline has passed
-	batches [][]*lease.Lease
+	batches []*batch
 	orphans []*lease.Lease // not renewed any more
 	sleep   time.Duration
 }
@@ -180,6 +195,7 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 	defer w.mu.Unlock()
 	var due, seen []*lease.Lease
 	w.noticeLocked(now)
+	w.giveUpPlacesLocked(now)
 	horizon := now
 	for len(w.heap) > 0 && !w.heap[0].Watch.Next.After(horizon) {
 		l := heap.Pop(&w.heap).(*lease.Lease)
@@ -196,15 +212,22 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 			t.orphans = append(t.orphans, l)
 			continue
 		}
+		if l.Watch.Sent >= maxUnanswered {
+			l.Watch.RenewAt = time.Time{} // one that fails sets it anew
+			continue
+		}
 		due = append(due, l)
 		horizon = now.Add(w.period / 2) // one is due: take along what soon will be
 	}
 	t.batches = w.batchLocked(due)
 	for _, b := range t.batches {
-		for _, l := range b {
+		for _, l := range b.leases {
 			l.Watch.Sent++
 			// Another try if this one isn't answered by then.
 			l.Watch.RenewAt = now.Add(patience(l, now))
+			if l.Watch.RenewAt.After(b.until) {
+				b.until = l.Watch.RenewAt
+			}
 		}
 	}
 	for _, l := range seen {
@@ -217,6 +240,13 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 		t.sleep = min(t.sleep, max(w.heap[0].Watch.Next.Sub(now), 0))
 	case !w.used:
 		t.sleep = lease.Max // nothing to watch for a while: Keep wakes
+	}
+	if len(w.parked) > 0 && w.stuck < maxStuck {
+		for _, b := range w.flying {
+			if !b.stuck {
+				t.sleep = min(t.sleep, max(b.until.Sub(now), minRetry))
+			}
+		}
 	}
 	w.used = false
 	w.asleepUntil = now.Add(t.sleep)
@@ -242,23 +272,58 @@ func (w *Watchdog) noticeLocked(now time.Time) {
 
 // batchLocked splits the due ones by way of renewal and by number. Those for
 // which no place in flight is free wait for the end of a batch.
-func (w *Watchdog) batchLocked(due []*lease.Lease) (batches [][]*lease.Lease) {
+func (w *Watchdog) batchLocked(due []*lease.Lease) (batches []*batch) {
 	open := make(map[*lease.Renewal]int)
 	for _, l := range due {
-		if i, ok := open[l.Renew]; ok && len(batches[i]) < w.cfg.Batch {
-			batches[i] = append(batches[i], l)
+		if i, ok := open[l.Renew]; ok && len(batches[i].leases) < w.cfg.Batch {
+			batches[i].leases = append(batches[i].leases, l)
 			continue
 		}
-		if w.inFlight == maxInFlight {
+		if len(w.flying)-w.stuck == maxInFlight {
 			l.Watch.Parked = true
 			w.parked = append(w.parked, l)
 			continue
 		}
-		w.inFlight++
 		open[l.Renew] = len(batches)
-		batches = append(batches, []*lease.Lease{l})
+		b := &batch{leases: []*lease.Lease{l}}
+		batches = append(batches, b)
+		w.flying = append(w.flying, b)
 	}
 	return batches
+}
+
+// giveUpPlacesLocked lets others go before the batches that got no answer.
+func (w *Watchdog) giveUpPlacesLocked(now time.Time) {
+	before := w.stuck
+	for _, b := range w.flying {
+		if !b.stuck && !now.Before(b.until) && w.stuck < maxStuck {
+			b.stuck = true
+			w.stuck++
+		}
+	}
+	if w.stuck > before {
+		w.unparkLocked()
+	}
+}
+
+func (w *Watchdog) landedLocked(b *batch) {
+	i := slices.Index(w.flying, b)
+	w.flying = slices.Delete(w.flying, i, i+1)
+	if b.stuck {
+		w.stuck--
+	}
+	w.unparkLocked()
+}
+
+// unparkLocked: there may be a place.
+func (w *Watchdog) unparkLocked() {
+	for _, l := range w.parked {
+		l.Watch.Parked = false
+		if l.Watch.Place > 0 {
+			w.moveLocked(l)
+		}
+	}
+	w.parked = nil
 }
 
 // patience is how long a renewal may go unanswered before another is sent
@@ -268,15 +333,14 @@ func patience(l *lease.Lease, now time.Time) time.Duration {
 	return max(min(left/4, maxRetry<<max(min(l.Watch.Sent, 4), 0)), minRetry)
 }
 
-func (w *Watchdog) renew(batch []*lease.Lease) {
-	results := w.cfg.Renew(w.cfg.Tasks.Context(), batch)
+func (w *Watchdog) renew(b *batch) {
+	results := w.cfg.Renew(w.cfg.Tasks.Context(), b.leases)
 
 	var lost []*lease.Lease
 	var failed lease.Result
 	w.mu.Lock()
-	w.inFlight--
 	now := time.Now()
-	for i, l := range batch {
+	for i, l := range b.leases {
 		l.Watch.Sent--
 		if l.Watch.Place == 0 {
 			continue // stopped or over since
@@ -298,17 +362,11 @@ func (w *Watchdog) renew(batch []*lease.Lease) {
 		}
 		w.moveLocked(l)
 	}
-	for _, l := range w.parked {
-		l.Watch.Parked = false
-		if l.Watch.Place > 0 {
-			w.moveLocked(l)
-		}
-	}
-	w.parked = nil
+	w.landedLocked(b)
 	w.mu.Unlock()
 
 	if failed.Err != nil && !errors.Is(failed.Err, errs.ErrClosed) {
-		w.cfg.Log.Warn("holdfast: renewal failed, trying again", "names", len(batch), "cause", failed.Err)
+		w.cfg.Log.Warn("holdfast: renewal failed, trying again", "names", len(b.leases), "cause", failed.Err)
 	}
 	for _, l := range lost {
 		const why = "the key is gone or belongs to another owner"

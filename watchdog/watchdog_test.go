@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -328,7 +329,30 @@ func TestStuckBatchesAreBounded(t *testing.T) {
 			require.False(t, b.at[l].After(l.Deadline()), "told late")
 			b.keeper.mu.Unlock()
 		}
-		require.LessOrEqual(t, most, maxInFlight)
+		require.LessOrEqual(t, most, maxInFlight+maxStuck)
+	})
+}
+
+// Batches that got no answer in time don't keep a later name from being renewed.
+func TestStuckBatchesLeavePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		b := newBench(func(ctx context.Context, ls []*lease.Lease) []lease.Result {
+			if silent.Load() {
+				<-ctx.Done() // longer than any lease
+				return unknown(ctx, ls)
+			}
+			return renewed(ctx, ls)
+		})
+		defer b.close()
+		first := b.take(true)
+		silent.Store(true)
+		sleep(leaseTime)
+		require.ErrorIs(t, b.reason(first), errs.ErrLost)
+		silent.Store(false)
+		second := b.take(true)
+		sleep(5 * leaseTime)
+		require.NoError(t, b.reason(second))
 	})
 }
 

@@ -27,6 +27,7 @@ type attempt struct {
 	lease   time.Duration
 	renewed bool
 	asked   time.Time // of the grant
+	failure script.Failure
 }
 
 // granted is what an acquire script was answered.
@@ -108,7 +109,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	} else {
 		q := &question{attempt: a, ctx: ctx, until: until}
 		if !a.Tasks.Call(ctx.Done(), q) {
-			return wait.Outcome{}, a.gone(ctx, "lock", a.name)
+			return wait.Outcome{}, a.gone(ctx, "lock", a.name, &a.failure)
 		}
 		g = q.granted
 	}
@@ -169,7 +170,7 @@ func (a *attempt) ask(ctx context.Context, until time.Time) granted {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
 		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
-		g.reply = a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args))
+		g.reply = a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure))
 		if g.reply.Err != nil {
 			a.entry.written = unknown
 			g.reply.MaybeRan = g.reply.MaybeRan || stale // the one before was granted

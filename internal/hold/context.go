@@ -27,6 +27,9 @@ type holdContext struct {
 // tie connects a hold to its caller's cancellation.
 type tie struct{ stop func() bool }
 
+// holdKey is the key under which a hold's context answers itself.
+type holdKey struct{}
+
 // init makes the signal of a record, and the context that shows it.
 func (c *holdContext) init(parent context.Context, r *record, t *owner.Token) {
 	base := context.Background()
@@ -37,7 +40,7 @@ func (c *holdContext) init(parent context.Context, r *record, t *owner.Token) {
 	r.signal, r.end = context.WithCancelCause(base)
 	c.Context, c.record, c.token = parent, r, t
 	source := parent
-	if outer, ok := parent.(*holdContext); ok {
+	if outer, ok := parent.Value(holdKey{}).(*holdContext); ok && outer.Done() == parent.Done() {
 		// The outer hold's signal ends when it does, and doesn't lead to the
 		// owner: two holds that are dropped together can be collected.
 		source = outer.record.signal
@@ -85,8 +88,11 @@ func (c *holdContext) Err() error {
 // Value answers the owner. context.Cause finds the signal here too, after a
 // look at the clocks.
 func (c *holdContext) Value(key any) any {
-	if key == (owner.ContextKey{}) {
+	switch key {
+	case owner.ContextKey{}:
 		return c.token
+	case holdKey{}:
+		return c
 	}
 	c.record.look()
 	if v := c.record.signal.Value(key); v != nil {

@@ -171,7 +171,7 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	}, q.settle)
 	if !ok {
 		r.untie()
-		return nil, m.gone(ctx, "resume", m.name)
+		return nil, m.gone(ctx, "resume", m.name, nil)
 	}
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
@@ -244,7 +244,7 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply { return s.do(ctx, s.Patience, call) }, settle)
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), s.gone(ctx, "extend", e.name))
+		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), s.gone(ctx, "extend", e.name, nil))
 	case reply.Err != nil && reply.MaybeRan:
 		if !s.Tasks.Go(func() { settle(reply) }) {
 			e.giveTurn()

@@ -48,6 +48,8 @@ type ledger struct {
 	mu       sync.Mutex
 	entries  map[entryKey]*entry
 	draining bool // Shutdown has begun: nothing new is recorded
+	// empty is closed when the last entry goes; nil if nobody waits for that.
+	empty chan struct{}
 	// endings of owners whose id was chosen, the oldest first in endingOrder.
 	endings     map[entryKey]errs.Reason
 	endingOrder []entryKey
@@ -116,6 +118,8 @@ func (s *Services) enter(n *names, t *owner.Token) *entry {
 	}
 	if len(e.holds) == 0 {
 		e.fresh, e.chosen = t, t.Chosen()
+	} else if t.Chosen() {
+		e.chosen = true // the id is known outside, wherever it came from
 	}
 	e.callers++
 	return e
@@ -133,6 +137,32 @@ func (e *entry) forgetLocked() {
 	k := entryKey{e.key, e.field}
 	if e.callers == 0 && len(e.holds) == 0 && e.ledger.entries[k] == e {
 		delete(e.ledger.entries, k)
+		if l := &e.ledger; len(l.entries) == 0 && l.empty != nil {
+			close(l.empty)
+			l.empty = nil
+		}
+	}
+}
+
+// awaitEmpty waits until nobody has business here, for as long as within at
+// most.
+func (l *ledger) awaitEmpty(ctx context.Context, within time.Duration) {
+	l.mu.Lock()
+	if len(l.entries) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	if l.empty == nil {
+		l.empty = make(chan struct{})
+	}
+	empty := l.empty
+	l.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -141,7 +171,7 @@ func (e *entry) errTurn(ctx context.Context, what string) error {
 	if ctx.Err() == nil && e.Tasks.Context().Err() == nil {
 		return fmt.Errorf("%w: %s %s: an earlier command of this owner has no answer yet", errs.ErrUnavailable, what, errs.Quote(e.name))
 	}
-	return e.gone(ctx, what, e.name)
+	return e.gone(ctx, what, e.name, nil)
 }
 
 // count is the number of holds that are alive.

@@ -103,7 +103,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}, nil)
 	switch {
 	case !ok:
-		return false, m.gone(ctx, "force unlock", m.name)
+		return false, m.gone(ctx, "force unlock", m.name, nil)
 	case script.IsWrongType(reply.Err):
 		return false, m.invalidKey(ctx, m.name, m.key, reply.Err)
 	case reply.Err != nil && reply.MaybeRan:

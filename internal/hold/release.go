@@ -22,6 +22,9 @@ type releasing struct {
 	unsent bool // there was nothing to write
 	turn   bool // the entry's turn is ours
 	reply  script.Reply
+	// failure is kept apart: it is read while send runs, which a copy of this
+	// struct must not share. nil where nobody can leave.
+	failure *script.Failure
 }
 
 // release gives one hold back. From the first moment on it is over for this
@@ -59,9 +62,9 @@ func (op *releasing) leave(ctx context.Context) error {
 		defer cancel()
 		ctx, leave = bound, bound.Done()
 	}
-	op.ctx = context.WithoutCancel(ctx)
+	op.ctx, op.failure = context.WithoutCancel(ctx), &script.Failure{}
 	if !s.Tasks.Call(leave, op) {
-		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.gone(ctx, "waiting for the answer to unlock", r.entry.name))
+		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.gone(ctx, "waiting for the answer to unlock", r.entry.name, op.failure))
 	}
 	return op.answer(ctx)
 }
@@ -112,7 +115,7 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		op.left = n
 		args := e.args()
 		args.Field, args.Count, args.Lease = e.fieldArg, n, d
-		op.call, op.made = e.kind.Release(args), true
+		op.call, op.made = e.kind.Release(args).Noting(op.failure), true
 	}
 	resent := op.reply.MaybeRan
 	if resent {

@@ -123,7 +123,8 @@ func (s *Services) do(ctx context.Context, within time.Duration, c script.Call) 
 	return s.Runner.Do(ctx, now, now.Add(within), c)
 }
 
-// Drain takes no new holds, and answers when all present ones are given back.
+// Drain takes no new holds, and answers when all present ones are given back and
+// what was being acquired is undone, or when ctx ends.
 func (s *Services) Drain(ctx context.Context) error {
 	s.ledger.mu.Lock()
 	s.ledger.draining = true
@@ -154,6 +155,7 @@ func (s *Services) Drain(ctx context.Context) error {
 		})
 	}
 	_ = g.Wait() // no goroutine of it fails
+	s.ledger.awaitEmpty(ctx, s.Patience)
 	return errors.Join(failed...)
 }
 
@@ -205,10 +207,20 @@ func query[T any](ctx context.Context, s *Services, run func(context.Context) (T
 	return res.val, nil
 }
 
-// gone is the error of a call whose caller had to leave before an answer.
-func (s *Services) gone(ctx context.Context, what, name string) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(name), script.ContextError(ctx))
+// gone is the error of a call whose caller had to leave before an answer. It
+// carries the last failure along, if there was one.
+func (s *Services) gone(ctx context.Context, what, name string, f *script.Failure) error {
+	last := f.Err()
+	switch {
+	case ctx.Err() == nil:
+		return fmt.Errorf("%w: %s %s", errs.ErrClosed, what, errs.Quote(name))
+	case errors.Is(context.Cause(ctx), script.ErrPatience): // not the caller's end
+		if last == nil {
+			last = fmt.Errorf("%w: %w", errs.ErrUnavailable, script.ErrPatience)
+		}
+		return fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(name), last)
+	case last != nil:
+		return fmt.Errorf("holdfast: %s %s: %w (%w)", what, errs.Quote(name), script.ContextError(ctx), last)
 	}
-	return fmt.Errorf("%w: %s %s", errs.ErrClosed, what, errs.Quote(name))
+	return fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(name), script.ContextError(ctx))
 }

@@ -124,6 +124,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			r.reloadTopology(ctx)
 		case notYet:
 		}
+		c.failure.note(err)
 		load = false
 		if !reply.Resent {
 			reply.Asked = time.Now() // nothing has run so far
@@ -149,6 +150,27 @@ type bounded struct {
 
 // Deadline implements context.Context.
 func (b bounded) Deadline() (time.Time, bool) { return b.until, true }
+
+// Failure is why a request that is under way has no answer yet: for a caller who
+// leaves before it has. The zero value is ready.
+type Failure struct{ last atomic.Pointer[error] }
+
+func (f *Failure) note(err error) {
+	if f != nil {
+		f.last.Store(&err)
+	}
+}
+
+// Err is the last failure, explained, or nil.
+func (f *Failure) Err() error {
+	if f == nil {
+		return nil
+	}
+	if err := f.last.Load(); err != nil {
+		return Explain(*err)
+	}
+	return nil
+}
 
 // ErrPatience is the cause of a deadline that is ours, not the caller's: errors
 // don't mention it.

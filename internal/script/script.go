@@ -60,6 +60,13 @@ type Call struct {
 	args     []any
 	defaults []any
 	marked   bool
+	failure  *Failure
+}
+
+// Noting is the request whose failures are noted in f.
+func (c Call) Noting(f *Failure) Call {
+	c.failure = f
+	return c
 }
 
 // Keys are KEYS of a mutating script: the key it is about, its marker, and the
