@@ -70,11 +70,9 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	r := &record{entry: e}
 	h := newHold(ctx, r, t)
 	if err := m.Loop.Acquire(ctx, spec); err != nil {
-		r.untie()
 		return nil, err
 	}
 	if !e.add(r, a.asked, a.lease, a.renewed) {
-		r.untie()
 		a.settleBehind(granted{reply: script.Reply{Err: errs.ErrClosed, MaybeRan: true}})
 		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 	"weak"
 
@@ -21,7 +22,11 @@ type holdContext struct {
 	context.Context //nolint:containedctx // it is a context
 	record          *record
 	token           *owner.Token
-	tie             *tie
+
+	// Made by the first call of Hold.Context.
+	once   sync.Once
+	signal context.Context // ends with the hold
+	tie    *tie
 }
 
 // tie connects a hold to its caller's cancellation.
@@ -30,59 +35,84 @@ type tie struct{ stop func() bool }
 // holdKey is the key under which a hold's context answers itself.
 type holdKey struct{}
 
-// init makes the signal of a record, and the context that shows it.
-func (c *holdContext) init(parent context.Context, r *record, t *owner.Token) {
-	base := context.Background()
-	if deadline, ok := parent.Deadline(); ok {
+// init makes the signal. A hold whose context nobody asks for does without.
+func (c *holdContext) init() {
+	parent, r := c.Context, c.record
+	base, free := context.Background(), context.CancelFunc(nil)
+	_, timed := parent.Deadline()
+	if timed {
 		// So that contexts derived from ours report DeadlineExceeded too.
-		base, r.free = context.WithDeadline(base, deadline)
+		deadline, _ := parent.Deadline()
+		base, free = context.WithDeadline(base, deadline)
 	}
-	r.signal, r.end = context.WithCancelCause(base)
-	c.Context, c.record, c.token = parent, r, t
+	signal, end := context.WithCancelCause(base)
+	c.signal = signal
 	source := parent
 	if outer, ok := parent.Value(holdKey{}).(*holdContext); ok && outer.Done() == parent.Done() {
 		// The outer hold's signal ends when it does, and doesn't lead to the
 		// owner: two holds that are dropped together can be collected.
-		source = outer.record.signal
+		source = outer.signal
 	}
+	var weakTie weak.Pointer[tie]
 	if source.Done() != nil {
 		c.tie = &tie{}
-		tied, end := c.tie, r.end
-		_, timed := parent.Deadline()
+		tied := c.tie
 		c.tie.stop = context.AfterFunc(source, func() {
 			if !timed || !errors.Is(source.Err(), context.DeadlineExceeded) {
 				end(context.Cause(source)) // else our own deadline ends it, with the right Err
 			}
-			runtime.KeepAlive(tied) // the source keeps it reachable for release
+			runtime.KeepAlive(tied) // the source keeps it reachable for finish
 		})
-		r.tie = weak.Make(c.tie)
+		weakTie = weak.Make(c.tie)
+	}
+
+	l := &r.entry.ledger
+	l.mu.Lock()
+	r.end, r.free, r.tie = end, free, weakTie
+	over := r.cause
+	l.mu.Unlock()
+	if over != nil {
+		r.finish(over)
 	}
 }
 
-// untie lets go of the caller's context.
-func (r *record) untie() {
-	if t := r.tie.Value(); t != nil {
+// finish ends a record's context, if there is one, and lets go of the caller's.
+// The first cause counts.
+func (r *record) finish(why error) {
+	l := &r.entry.ledger
+	l.mu.Lock()
+	if r.cause == nil {
+		r.cause = why
+	}
+	why = r.cause
+	end, free, t := r.end, r.free, r.tie.Value()
+	l.mu.Unlock()
+	if end == nil {
+		return
+	}
+	end(why)
+	if t != nil {
 		t.stop()
 	}
-	if r.free != nil {
-		r.free()
+	if free != nil {
+		free()
 	}
 }
 
 // Done is closed when the hold is lost or given back, or the parent ends.
-func (c *holdContext) Done() <-chan struct{} { return c.record.signal.Done() }
+func (c *holdContext) Done() <-chan struct{} { return c.signal.Done() }
 
 // Err looks at the clocks: after a stop of the process a timer is late, but the
 // first look here is right.
 func (c *holdContext) Err() error {
-	c.record.look()
-	if err := c.record.signal.Err(); err != nil {
+	c.look()
+	if err := c.signal.Err(); err != nil {
 		return err
 	}
 	if c.Context.Err() != nil && !errors.Is(c.Context.Err(), context.DeadlineExceeded) {
-		c.record.end(context.Cause(c.Context)) // the tie is about to do the same
+		c.record.endContext(context.Cause(c.Context)) // the tie is about to do the same
 	}
-	return c.record.signal.Err()
+	return c.signal.Err()
 }
 
 // Value answers the owner. context.Cause finds the signal here too, after a
@@ -94,8 +124,8 @@ func (c *holdContext) Value(key any) any {
 	case holdKey{}:
 		return c
 	}
-	c.record.look()
-	if v := c.record.signal.Value(key); v != nil {
+	c.look()
+	if v := c.signal.Value(key); v != nil {
 		return v
 	}
 	return c.Context.Value(key)
@@ -103,13 +133,27 @@ func (c *holdContext) Value(key any) any {
 
 func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.record.entry.name) }
 
-// look ends the hold if its deadline has passed. Before the hold is recorded
-// there is no lease yet, and nobody else to look.
-func (r *record) look() {
-	if now := time.Now(); r.signal.Err() == nil && r.lease.Passed(now) {
-		r.lease.Expire(now, r.ranOut())
-		r.end(r.ranOut()) // whoever ends the lease may not have come to us yet
+// look ends the hold if its deadline has passed.
+func (c *holdContext) look() {
+	if c.signal.Err() == nil {
+		c.record.look()
 	}
+}
+
+func (r *record) look() {
+	if now := time.Now(); r.lease.Passed(now) {
+		r.lease.Expire(now, r.ranOut())
+		r.finish(r.ranOut()) // whoever ends the lease may not have come to us yet
+	}
+}
+
+// endContext ends the context alone: the hold goes on.
+func (r *record) endContext(why error) {
+	l := &r.entry.ledger
+	l.mu.Lock()
+	end := r.end
+	l.mu.Unlock()
+	end(why)
 }
 
 func (r *record) ranOut() error {

@@ -170,16 +170,13 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 		return m.do(ctx, m.Patience, m.kind.Transfer(q.args))
 	}, q.settle)
 	if !ok {
-		r.untie()
 		return nil, m.gone(ctx, "resume", m.name, nil)
 	}
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
-		r.untie()
 		e.giveTurn()
 		return nil, &errs.NotHeldError{Name: m.name, Reason: errs.Lost}
 	case reply.Err != nil:
-		r.untie()
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("holdfast: resume %s: %w", errs.Quote(m.name), reply.Err)
 	}
@@ -187,7 +184,6 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
 	e.written = 1
 	if !e.add(r, reply.Asked, q.args.Lease, !o.leaseSet) {
-		r.untie()
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}

@@ -23,7 +23,7 @@ type Hold struct {
 
 func newHold(ctx context.Context, r *record, t *owner.Token) *Hold {
 	h := &Hold{record: r}
-	h.ctx.init(ctx, r, t)
+	h.ctx.Context, h.ctx.record, h.ctx.token = ctx, r, t
 	return h
 }
 
@@ -35,7 +35,10 @@ func (h *Hold) Name() string { return h.record.entry.name }
 // Redis, and, with cause ErrReleased, when the hold is given back. Ending the
 // caller's context ends it too, but gives nothing back: renewal goes on until
 // Unlock.
-func (h *Hold) Context() context.Context { return &h.ctx }
+func (h *Hold) Context() context.Context {
+	h.ctx.once.Do(h.ctx.init)
+	return &h.ctx
+}
 
 // Owner is the holder's field in Redis: <client id>:<owner id>.
 func (h *Hold) Owner() string { return h.record.entry.field }

@@ -31,12 +31,13 @@ type record struct {
 	own   lease.Lease  // lease, if it isn't an earlier record's
 	token int64
 
-	signal context.Context //nolint:containedctx // ends with the hold
+	// Guarded by ledger.mu. end, free and tie are of the hold's context, if
+	// somebody has asked for it.
+	status status
+	cause  error // why it is over
 	end    context.CancelCauseFunc
-	free   context.CancelFunc // of the deadline under signal; may be nil
+	free   context.CancelFunc // of the deadline under it; may be nil
 	tie    weak.Pointer[tie]
-
-	status status // guarded by ledger.mu
 }
 
 // ledger is what one client holds, by name and owner. There is one however
@@ -331,12 +332,11 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 	e.forgetLocked()
 	l.mu.Unlock()
 	for _, r := range over { // first of all: they must not look alive
-		r.end(why)
+		r.finish(why)
 	}
 	for _, r := range over {
 		r.lease.Close()
 		e.Watchdog.Stop(r.lease)
-		r.untie()
 		if to == lost {
 			e.Log.Error("holdfast: hold lost", "name", e.name, "owner", e.field, "why", why)
 		}
@@ -422,8 +422,7 @@ func (e *entry) take(r *record, now time.Time) error {
 		r.lease.Close()
 		e.Watchdog.Stop(r.lease)
 	}
-	r.end(errs.ErrReleased)
-	r.untie()
+	r.finish(errs.ErrReleased)
 	return nil
 }
 
