@@ -70,6 +70,9 @@ type link struct {
 	mu      sync.Mutex
 	running bool
 	topics  map[string]*topic
+	// open are the topics with something to do: wanted, or without a waiter.
+	// What is confirmed and in use, which may be many thousands, is not looked at.
+	open map[string]*topic
 	// pending are the channels of the command under way, by what is expected.
 	pending     map[string]struct{}
 	pendingKind string
@@ -85,6 +88,7 @@ func newLink(rdb redis.UniversalClient, tasks *task.Group, log *slog.Logger) *li
 		rdb: rdb, tasks: tasks, log: log,
 		kick:    make(chan struct{}, 1),
 		topics:  make(map[string]*topic),
+		open:    make(map[string]*topic),
 		pending: make(map[string]struct{}),
 	}
 }
@@ -105,6 +109,7 @@ func (l *link) subscribe(channel string) *Subscription {
 	}
 	s := &Subscription{link: l, topic: t, wake: make(chan struct{}, 1)}
 	t.subs[s] = struct{}{}
+	l.noteLocked(t)
 	if !l.running {
 		l.running = l.tasks.Go(l.run)
 	}
@@ -122,6 +127,7 @@ func (l *link) leave(s *Subscription) {
 		return
 	}
 	s.topic.idleSince = time.Now()
+	l.noteLocked(s.topic)
 	l.nudge()
 }
 
@@ -189,10 +195,22 @@ func (l *link) awaitTopics() bool {
 // dropUnusedLocked forgets the channels that nobody waits on and that no
 // connection carries.
 func (l *link) dropUnusedLocked() {
-	for c, t := range l.topics {
+	for c, t := range l.open {
 		if len(t.subs) == 0 && t.state == wanted {
 			delete(l.topics, c)
+			delete(l.open, c)
 		}
+	}
+}
+
+// noteLocked keeps open true after a change of t.
+func (l *link) noteLocked(t *topic) {
+	switch {
+	case l.topics[t.channel] != t: // made anew while its UNSUBSCRIBE was under way
+	case t.state == wanted, len(t.subs) == 0:
+		l.open[t.channel] = t
+	default:
+		delete(l.open, t.channel)
 	}
 }
 
@@ -203,6 +221,7 @@ func (l *link) reset() bool {
 	defer l.mu.Unlock()
 	for _, t := range l.topics {
 		t.state = wanted
+		l.noteLocked(t)
 	}
 	clear(l.pending)
 	l.pendingKind = ""
@@ -301,7 +320,7 @@ func (l *link) next(now time.Time) (kind string, channels []string, sleep time.D
 		return "idle", nil, 0
 	}
 	var subscribe, unsubscribe []string
-	for c, t := range l.topics {
+	for c, t := range l.open {
 		switch {
 		case t.state == wanted && now.Before(t.refusedUntil):
 			sleep = min(sleep, t.refusedUntil.Sub(now))
@@ -334,6 +353,7 @@ func (l *link) sendLocked(kind string, channels []string, now time.Time) string 
 	}
 	for _, c := range channels {
 		l.topics[c].state = to
+		l.noteLocked(l.topics[c])
 		l.pending[c] = struct{}{}
 	}
 	l.pendingKind, l.pendingFrom = kind, now
@@ -401,6 +421,7 @@ func (l *link) answered(kind, channel string) {
 		switch t.state {
 		case asked:
 			t.state, t.alone = confirmed, false
+			l.noteLocked(t)
 			l.sound = true
 			if !t.isReady {
 				t.isReady = true
@@ -412,6 +433,7 @@ func (l *link) answered(kind, channel string) {
 			}
 		case leaving:
 			delete(l.topics, channel)
+			delete(l.open, channel)
 		case wanted, confirmed: // made anew while the UNSUBSCRIBE was under way
 		}
 	}
@@ -428,11 +450,18 @@ func (l *link) finishedLocked() {
 
 // refused takes an error reply: the SUBSCRIBE under way was not granted.
 func (l *link) refused(err error) {
+	if channel := l.refuse(); channel != "" {
+		l.log.Warn("holdfast: waiting without notifications: SUBSCRIBE was refused", "channel", channel, "cause", err)
+	}
+}
+
+// refuse answers the channel that was refused, if it was one alone.
+func (l *link) refuse() (channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heardLocked()
 	if l.pendingKind != "subscribe" {
-		return
+		return ""
 	}
 	several := len(l.pending) > 1
 	for c := range l.pending {
@@ -441,15 +470,16 @@ func (l *link) refused(err error) {
 			continue
 		}
 		t.state = wanted
+		l.noteLocked(t)
 		if several {
 			t.alone = true // to find out which of them it was
 			continue
 		}
-		t.refusedUntil = time.Now().Add(askAgain)
-		l.log.Warn("holdfast: waiting without notifications: SUBSCRIBE was refused", "channel", c, "cause", err)
+		t.refusedUntil, channel = time.Now().Add(askAgain), c
 	}
 	clear(l.pending)
 	l.finishedLocked()
+	return channel
 }
 
 func (l *link) deliver(channel string) {

@@ -321,6 +321,7 @@ func TestLinkSchedule(t *testing.T) {
 		tp := &topic{channel: channel, ready: make(chan struct{}), subs: map[*Subscription]struct{}{}, state: st}
 		tp.subs[&Subscription{}] = struct{}{}
 		l.topics[channel] = tp
+		l.noteLocked(tp)
 		return tp
 	}
 	kind := func(l *link, after time.Duration) string {
@@ -368,6 +369,7 @@ func TestLinkSchedule(t *testing.T) {
 	leaving := topicIn(l, "a", confirmed)
 	clear(leaving.subs)
 	leaving.idleSince = now
+	l.noteLocked(leaving)
 	k, _, sleep = l.next(now)
 	require.Empty(t, k)
 	require.Equal(t, linger, sleep)
