@@ -329,7 +329,7 @@ func TestA25CancelledAtTheRelease(t *testing.T) {
 			name := t.Name() + strconv.Itoa(w)
 			a, b := c1.Lock(name), c2.Lock(name)
 			for i := range each {
-				h, err := a.Lock(t.Context())
+				h, err := a.TryLock(t.Context(), holdfast.Wait(2*prompt))
 				if err != nil {
 					t.Error("after", i, "rounds:", err)
 					return

@@ -65,32 +65,37 @@ func TestA09NoRenewalAfterTheRelease(t *testing.T) {
 	throughout(t, lease, "something is still renewed", func() bool { return sent.Total() == 0 })
 }
 
-// One lost answer must not end renewal, nor must a lease that couldn't be
-// saved keep the next hold of the name from being renewed.
+// One lost answer must not end renewal, whether it is noticed within the lease or
+// after it, nor must a lease that couldn't be saved keep the next hold of the
+// name from being renewed.
 func TestA10RenewalOutlivesFailures(t *testing.T) {
-	rdb := server.Client(t)
-	// A read timeout beyond the lease: who waits for the lost answer is too late.
-	p, c := connectVia(t, server, readTimeout(2*time.Second), holdfast.WithLease(watched))
-	stays := func(h *holdfast.Hold, d time.Duration) {
-		t.Helper()
-		throughout(t, d, "the key is gone", func() bool { return exists(t, rdb, h.Name()) })
-		require.NoError(t, h.Context().Err())
-	}
-	l := c.Lock(t.Name())
-	h, err := l.Lock(t.Context())
-	require.NoError(t, err)
-	lost := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Times: 1, Do: faultproxy.DropReply})
-	<-lost.Done()
-	stays(h, 2*watched)
+	for _, noticed := range []time.Duration{watched / 6, watched * 3 / 2, watched * 10 / 3} {
+		t.Run(noticed.String(), func(t *testing.T) {
+			t.Parallel()
+			rdb := server.Client(t)
+			p, c := connectVia(t, server, readTimeout(noticed), holdfast.WithLease(watched))
+			stays := func(h *holdfast.Hold, d time.Duration) {
+				t.Helper()
+				throughout(t, d, "the key is gone", func() bool { return exists(t, rdb, h.Name()) })
+				require.NoError(t, h.Context().Err())
+			}
+			l := c.Lock(t.Name())
+			h, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			lost := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Times: 1, Do: faultproxy.DropReply})
+			<-lost.Done()
+			stays(h, 3*watched)
 
-	fails := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Do: faultproxy.DropRequest})
-	eventually(t, "the lease ends", func() bool { return !exists(t, rdb, h.Name()) })
-	requireLost(t, h)
-	fails.Remove()
-	h, err = l.Lock(t.Context())
-	require.NoError(t, err)
-	stays(h, 2*watched)
-	require.NoError(t, h.Unlock(t.Context()))
+			fails := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Do: faultproxy.DropRequest})
+			eventually(t, "the lease ends", func() bool { return !exists(t, rdb, h.Name()) })
+			requireLost(t, h)
+			fails.Remove()
+			h, err = l.Lock(t.Context())
+			require.NoError(t, err)
+			stays(h, 2*watched)
+			require.NoError(t, h.Unlock(t.Context()))
+		})
+	}
 }
 
 // An unlock that couldn't be sent ends the renewal all the same.

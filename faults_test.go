@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,12 +58,7 @@ func sending(t testing.TB, file string) faultproxy.Match {
 		if len(cmd) < 2 || !strings.HasPrefix(strings.ToLower(cmd[0]), "eval") {
 			return false
 		}
-		for _, name := range names {
-			if cmd[1] == name {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(names, cmd[1])
 	}
 }
 

@@ -125,8 +125,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 		}
 	})
 	b.Run("holdfast, cancelable", func(b *testing.B) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx := b.Context()
 		l := newSide(b, server.Options()).Lock("lock-unlock-cancelable")
 		b.ReportAllocs()
 		for b.Loop() {

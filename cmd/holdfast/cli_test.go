@@ -20,22 +20,21 @@ func TestWrongUsage(t *testing.T) {
 	const secret = "pa55word"
 	url := "--redis=redis://:" + secret + "@127.0.0.1:1"
 	for name, args := range map[string][]string{
-		"nothing":           {},
-		"unknown command":   {"walk"},
-		"unknown flag":      {"run", "x", url, "--wiat", "5s", "--", "true"},
-		"no name":           {"run", url},
-		"no command":        {"run", "x", url},
-		"nothing after --":  {"run", "x", url, "--"},
-		"no Redis":          {"run", "x", "--", "true"},
-		"bad wait":          {"run", "x", url, "--wait", "long", "--", "true"},
-		"negative wait":     {"run", "x", url, "--wait=-1s", "--", "true"},
-		"negative grace":    {"run", "x", url, "--grace=-1s", "--", "true"},
-		"bad lease":         {"run", "x", url, "--lease", "0s", "--", "true"},
-		"bad watchdog":      {"run", "x", url, "--watchdog", "1ms", "--", "true"},
-		"lease twice":       {"run", "x", url, "--lease", "1m", "--watchdog", "1m", "--", "true"},
-		"bad scheme":        {"run", "x", "--redis=http://:" + secret + "@h", "--", "true"},
-		"bad URL":           {"run", "x", "--redis=redis://:" + secret + "%zz@h", "--", "true"},
-		"demo on a cluster": {"demo", "--redis=redis+cluster://:" + secret + "@h1,h2"},
+		"nothing":          {},
+		"unknown command":  {"walk"},
+		"unknown flag":     {"run", "x", url, "--wiat", "5s", "--", "true"},
+		"no name":          {"run", url},
+		"no command":       {"run", "x", url},
+		"nothing after --": {"run", "x", url, "--"},
+		"no Redis":         {"run", "x", "--", "true"},
+		"bad wait":         {"run", "x", url, "--wait", "long", "--", "true"},
+		"negative wait":    {"run", "x", url, "--wait=-1s", "--", "true"},
+		"negative grace":   {"run", "x", url, "--grace=-1s", "--", "true"},
+		"bad lease":        {"run", "x", url, "--lease", "0s", "--", "true"},
+		"bad watchdog":     {"run", "x", url, "--watchdog", "1ms", "--", "true"},
+		"lease twice":      {"run", "x", url, "--lease", "1m", "--watchdog", "1m", "--", "true"},
+		"bad scheme":       {"run", "x", "--redis=http://:" + secret + "@h", "--", "true"},
+		"bad URL":          {"run", "x", "--redis=redis://:" + secret + "%zz@h", "--", "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := inProcess(nil, args...)
