@@ -2,17 +2,13 @@ package holdfast_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // server is shared by all tests of the package that don't disturb it: each
@@ -20,21 +16,7 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
-	srv, stop, err := redistest.StartMain()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	server = srv
-	code := m.Run()
-	stop()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	redistest.Main(m, func(s *redistest.Server) { server = s })
 }
 
 // newClient makes a client on rdb, closed with the test.
