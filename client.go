@@ -22,9 +22,9 @@ import (
 
 // Names of the packages below, for callers that import only this one.
 type (
-	// Locker is what every kind of lock can do.
+	// Locker is what every kind of lock can do: the methods of rlock.Lock.
 	Locker = rlock.Locker
-	// Hold is one acquisition.
+	// Hold is one acquisition. Its methods are listed at rlock.Hold.
 	Hold = rlock.Hold
 )
 

@@ -40,10 +40,13 @@ var (
 	ErrDenied = errs.ErrDenied
 )
 
-// NotAcquiredError carries the name and the remaining time of its holder.
+// NotAcquiredError matches ErrNotAcquired. Its fields: Name, and Remaining, how
+// long the holder's lease still ran when Redis was last asked (negative if it has
+// no expiry or isn't known).
 type NotAcquiredError = errs.NotAcquiredError
 
-// NotHeldError carries the name and the reason.
+// NotHeldError matches ErrNotHeld, and ErrLost if Reason is Lost. Its fields:
+// Name and Reason.
 type NotHeldError = errs.NotHeldError
 
 // Reason says why a name isn't held.

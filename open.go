@@ -40,10 +40,10 @@ func Dial(url string) (redis.UniversalClient, error) {
 	// go-redis' own errors quote the URL, password and all: none is passed on.
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
-		return nil, errs.Invalid("Redis URL has no scheme: write redis://host:6379/0, or see Open for its forms")
+		return nil, errs.Invalid("Redis URL has no scheme: write redis://host:6379/0, rediss://…, unix://…, redis+sentinel://… or redis+cluster://…")
 	}
 	if strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "" { // may be part of a password
-		return nil, errs.Invalid("Redis URL begins with no scheme: write redis://host:6379/0, or see Open for its forms")
+		return nil, errs.Invalid("Redis URL begins with no scheme: write redis://host:6379/0, rediss://…, unix://…, redis+sentinel://… or redis+cluster://…")
 	}
 	base, topology, _ := strings.Cut(scheme, "+")
 	switch {
@@ -95,11 +95,11 @@ func Dial(url string) (redis.UniversalClient, error) {
 		}
 		return redis.NewClusterClient(o), nil
 	}
-	return nil, errs.Invalid("Redis URL has scheme %q: Open knows redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster", scheme)
+	return nil, errs.Invalid("Redis URL has scheme %q: known are redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster", scheme)
 }
 
 func badURL(scheme string) error {
-	return errs.Invalid("Redis URL with scheme %q can't be read: see Open for its form, and escape special characters of the password", scheme)
+	return errs.Invalid("Redis URL with scheme %q can't be read: write scheme://[user:password@]host:port/…, and escape special characters of the password", scheme)
 }
 
 // split takes the further hosts out of h1,h2,h3, of which a URL may have one, and

@@ -118,7 +118,8 @@ func WithNameMapper(key func(name string) string) Option {
 }
 
 // WithLogger sets where the client tells of lost holds, failed renewals and
-// lost connections. Default: nowhere.
+// lost connections. Default: nowhere. (go-redis has a log of its own, to stderr:
+// see redis.SetLogger.)
 func WithLogger(log *slog.Logger) Option {
 	return func(s *settings) error {
 		if log == nil {

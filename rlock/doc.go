@@ -5,23 +5,9 @@
 //
 // # What a lock can do
 //
-// [Lock] has the methods of [Locker]:
-//
-//	Lock(ctx, ...)         waits until it has the lock or ctx ends; with Wait(d), at most d
-//	TryLock(ctx, ...)      one try, or for as long as Wait(d) says: ErrNotAcquired
-//	Unlock(ctx)            gives back the latest hold of ctx's owner
-//	ForceUnlock(ctx)       opens the lock whoever holds it
-//	IsLocked, TTL          of anybody's hold
-//	IsHeld, HoldCount      of ctx's owner
-//	Do(ctx, fn, ...)       runs fn while holding the lock
-//
-// A [Hold] has
-//
-//	Context()              the caller's, with the owner; it ends if the hold is lost
-//	Unlock(ctx)            gives back exactly this hold, once
-//	Extend(ctx, d)         a lease of at least d from now
-//	Detach()               a handle for Client.Resume, elsewhere
-//	Name, Owner, Token, ExpiresAt
+// The methods of [Lock] are those of [Locker], which later kinds of locks share;
+// those of a hold stand at [Hold]. Errors are matched with errors.Is against
+// holdfast.ErrNotAcquired and its like.
 //
 // # Owners
 //

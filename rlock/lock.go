@@ -13,9 +13,19 @@ import (
 
 // Names shared by all primitives, put where users of this package look.
 type (
-	// Locker is what every kind of lock can do.
+	// Locker is what every kind of lock can do: the methods of Lock.
 	Locker = hold.Locker
-	// Hold is one acquisition.
+	// Hold is one acquisition; a re-entry is a Hold of its own.
+	//
+	//	Name() string
+	//	Context() context.Context          the caller's, with the owner; ends with cause ErrLost
+	//	                                   before the key can pass on, ErrReleased at the unlock
+	//	Unlock(ctx) error                  exactly this hold, once: then ErrNotHeld; ErrUncertain
+	//	Extend(ctx, d time.Duration) error a lease of at least d from now; ErrNotHeld, ErrUncertain
+	//	Detach() (handle string, error)    ends it here; Client.Resume takes it up, once
+	//	Token() int64                      fencing token; 0 if the lock is not fenced
+	//	Owner() string                     the holder's field in Redis: <client id>:<owner id>
+	//	ExpiresAt() time.Time              until when it is certainly ours; zero once it is over
 	Hold = hold.Hold
 	// Option sets how one acquisition waits and how long it lasts.
 	Option = hold.Option
@@ -40,13 +50,9 @@ type config struct{ nonReentrant bool }
 // fail at once with ErrReentry, instead of entering it once more.
 func NonReentrant() LockOption { return func(c *config) { c.nonReentrant = true } }
 
-// Lock is the re-entrant lock: Redisson's RLock, on the same keys. Its methods
-// are those of Locker. It has no state of its own: any number of objects for
+// Lock is the re-entrant lock: Redisson's RLock, on the same keys. It has no state of its own: any number of objects for
 // one name, in any number of goroutines, are one lock.
-type Lock struct{ locker }
-
-// locker keeps the client's insides out of the methods of a lock.
-type locker = hold.Locker
+type Lock struct{ m *hold.Mutex }
 
 var _ Locker = (*Lock)(nil)
 
@@ -59,6 +65,65 @@ func NewLock(s *hold.Services, name string, opts ...LockOption) *Lock {
 		}
 	}
 	return &Lock{hold.NewMutex(s, plain{}, name, c.nonReentrant)}
+}
+
+// Name is the name that the lock was made with.
+func (l *Lock) Name() string { return l.m.Name() }
+
+// Lock waits until it has the lock or ctx ends, also while Redis doesn't answer;
+// with Wait(d) it is TryLock. An owner that holds the lock enters it once more.
+// A context without owner gets a fresh one, which Hold.Context hands on.
+//
+// Errors: the context's, with what Redis said last; ErrDenied; ErrInvalid for a
+// bad name or option, or if the name holds something else; ErrReentry if the lock
+// isn't re-entrant; ErrClosed. After an error nothing is held: what may have been
+// granted meanwhile is given back behind the caller, who leaves at once when ctx
+// ends.
+func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.m.Lock(ctx, opts...)
+}
+
+// TryLock asks once, or for as long as Wait(d) says. Errors: as Lock, and
+// ErrNotAcquired (a *NotAcquiredError with the remaining time) if somebody else
+// holds it; ErrUnavailable if Redis gave no answer within the time to wait, or
+// within the command timeout without one.
+func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.m.TryLock(ctx, opts...)
+}
+
+// Unlock gives back the latest hold of ctx's owner, also if ctx has ended.
+// Errors: ErrNoOwner; ErrNotHeld (a *NotHeldError with the reason), matching
+// ErrLost too if the hold was lost; ErrUncertain if no answer came: the release
+// goes on behind the caller; ErrDenied; ErrClosed.
+func (l *Lock) Unlock(ctx context.Context) error { return l.m.Unlock(ctx) }
+
+// ForceUnlock opens the lock whoever holds it, and reports whether it was held.
+// The holder is told at its next renewal; a holder of this client, as soon as
+// Redis has answered. Errors: ErrInvalid, leaving the key untouched, if it is no
+// lock; ErrUncertain if no answer came; ErrDenied; ErrClosed; the context's.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.m.ForceUnlock(ctx) }
+
+// IsLocked reports whether anybody holds the lock, by what Redis says at that
+// moment. Errors: ErrUnavailable, ErrDenied, ErrInvalid, ErrClosed, the context's.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.m.IsLocked(ctx) }
+
+// IsHeld asks Redis whether ctx's owner holds the lock. ErrNoOwner if ctx carries
+// none; else as IsLocked.
+func (l *Lock) IsHeld(ctx context.Context) (bool, error) { return l.m.IsHeld(ctx) }
+
+// HoldCount asks Redis how many holds ctx's owner has. Errors as IsHeld.
+func (l *Lock) HoldCount(ctx context.Context) (int, error) { return l.m.HoldCount(ctx) }
+
+// TTL is how long the present hold lasts unless it is renewed: 0 if the lock is
+// free, negative if it has no expiry. Errors as IsLocked.
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.m.TTL(ctx) }
+
+// Do runs fn while holding the lock, with Hold.Context, and gives it back
+// afterwards, also if fn panics. Errors: those of Lock, with fn not called; else
+// fn's, joined with that of the release if there is one: ErrLost if the hold
+// didn't last as long as fn ran.
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...Option) error {
+	return l.m.Do(ctx, fn, opts...)
 }
 
 // Resume takes up a detached hold of a Lock. Users call Client.Resume.

@@ -18,13 +18,13 @@ type demoCmd struct {
 
 // Help is what kong shows below the summary.
 func (demoCmd) Help() string {
-	return `Three pods, which are processes of their own, (1) want the same nightly job: one runs it, the others step aside; (2) sell the last items in stock, under a lock, then without: only without do they sell more than there is; (3) want to lead: the leader is killed, and the next one takes over when its lease runs out.
+	return `Three pods, which are processes of their own, (1) want the same nightly job: one runs it, the others step aside; (2) sell the last items in stock, under a lock; (3) do the same without, and sell more than there is; (4) want to lead: the leader is killed, and the next one takes over when its lease runs out.
 
 Without --redis and $HOLDFAST_REDIS_URL the demo starts a Redis in memory. In a Redis that is given, keys begin with holdfast-demo: and are removed.
 
-With --json every line has at (seconds since the start), act, pod (0: the demo itself), event and text; the last one, with event verdict, has ok, checks and the figures that they are about.
+With --json every line has at (seconds since the start), act, pod (0: the demo itself), event and text; the last one, with event verdict, has ok, checks and the figures that they are about. Where the demo could not begin, the error stands on stderr and there is no verdict.
 
-Exit code: 0 if all checks hold, 1 if one doesn't, 69 if Redis gave no answer.`
+Exit code: 0 if all checks hold, 1 if one doesn't, 69 if Redis gave no answer, 77 if it refused, 64 for wrong usage.`
 }
 
 const (

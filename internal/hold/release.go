@@ -30,15 +30,16 @@ type releasing struct {
 // release gives one hold back. From the first moment on it is over for this
 // client; the rest is telling Redis.
 func (s *Services) release(ctx context.Context, r *record) error {
-	if s.Tasks.Context().Err() != nil {
-		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
-	}
 	if ctx == nil { // giving back should not fail over that
 		ctx = context.Background()
 	}
 	now := time.Now()
 	if err := r.entry.take(r, now); err != nil {
 		return err
+	}
+	if s.Tasks.Context().Err() != nil {
+		r.entry.exit()
+		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
 	}
 	// Behind the caller it goes on until the lease has ended the hold anyway.
 	end := now.Add(max(s.Patience, s.Lease, r.lease.Duration()))
