@@ -184,6 +184,40 @@ func TestLateCopies(t *testing.T) {
 	}
 }
 
+// A copy that is sent again after the first one has let somebody else in leaves
+// that one alone.
+func TestResendLeavesTheNextHolderAlone(t *testing.T) {
+	rdb := server.Client(t)
+	for what, c := range map[string]struct {
+		file string
+		call func(l *rlock.Lock, h *holdfast.Hold) error
+	}{
+		"release": {"release.lua", func(_ *rlock.Lock, h *holdfast.Hold) error { return h.Unlock(t.Context()) }},
+		"force": {"force.lua", func(l *rlock.Lock, _ *holdfast.Hold) error {
+			opened, err := l.ForceUnlock(t.Context())
+			require.True(t, opened)
+			return err
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p, client := connectVia(t, server, readTimeout(300*time.Millisecond), holdfast.WithLease(never))
+			l := client.Lock(t.Name())
+			h, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			next := async(func() (*holdfast.Hold, error) { return connect(t).Lock(t.Name()).Lock(t.Context()) })
+			awaitWaiter(t, rdb, t.Name())
+			p.Add(faultproxy.Rule{Match: sending(t, c.file), Times: 1, Do: faultproxy.DropReply})
+			again := p.Add(faultproxy.Rule{Match: sending(t, c.file)})
+			require.NoError(t, c.call(l, h))
+			require.Positive(t, again.Hits())
+			r := await(t, next, prompt, "somebody else is let in")
+			require.NoError(t, r.err)
+			require.Equal(t, map[string]string{r.hold.Owner(): "1"}, rdb.HGetAll(t.Context(), t.Name()).Val())
+			require.NoError(t, r.hold.Unlock(t.Context()))
+		})
+	}
+}
+
 // A call that gave up leaves nothing behind that could do harm when it arrives
 // at last: neither a hold that nobody has, nor the end of a later one.
 func TestLateCopyOfACallThatGaveUp(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/rlock"
 )
 
 // A holder that is cut off is told before its lease ends on the server.
@@ -100,6 +101,25 @@ func TestDeadlineIsBeforeTheServersExpiry(t *testing.T) {
 		require.NoError(t, err)
 		before(h)
 		require.NoError(t, h.Unlock(t.Context()))
+	}
+}
+
+// A grant that was under way for longer than its lease is no hold: it is asked
+// for again, and counts once.
+func TestGrantOlderThanItsLease(t *testing.T) {
+	const lease = 250 * time.Millisecond
+	rdb := server.Client(t)
+	p, c := connectVia(t, server, nil, holdfast.WithLease(lease))
+	for what, opts := range map[string][]rlock.Option{"renewed": nil, "fixed": {holdfast.Lease(lease)}} {
+		t.Run(what, func(t *testing.T) {
+			late := p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Times: 1, Do: faultproxy.Delay(lease + 50*time.Millisecond)})
+			h, err := c.Lock(t.Name()).Lock(t.Context(), opts...)
+			require.NoError(t, err)
+			require.Equal(t, 1, late.Hits())
+			require.NoError(t, h.Context().Err())
+			require.Equal(t, map[string]string{h.Owner(): "1"}, rdb.HGetAll(t.Context(), t.Name()).Val())
+			require.NoError(t, h.Unlock(t.Context()))
+		})
 	}
 }
 

@@ -184,6 +184,13 @@ func TestA21UnlockingWhatIsNotHeld(t *testing.T) {
 	refused(foreign, a, nil)
 	require.NoError(t, h.Unlock(a))
 	refused(l, a, nil) // twice
+	again, err := l.Lock(a)
+	require.NoError(t, err)
+	err = h.Unlock(a) // twice, while its owner has another hold
+	require.ErrorIs(t, err, holdfast.ErrNotHeld)
+	require.NotErrorIs(t, err, holdfast.ErrLost)
+	require.True(t, exists(t, rdb, t.Name()))
+	require.NoError(t, again.Unlock(a))
 	h, err = l.Lock(a, holdfast.Lease(30*time.Millisecond))
 	require.NoError(t, err)
 	eventually(t, "it expires", func() bool { return !exists(t, rdb, t.Name()) })

@@ -183,6 +183,7 @@ func (m *model) lock(o int) error {
 	case -1:
 		m.believe[o] = 1
 	default:
+		m.believe[o] = 0 // told by the refusal
 		return holdfast.ErrNotAcquired
 	}
 	m.holder, m.count = o, m.believe[o]
@@ -244,13 +245,17 @@ func FuzzSequences(f *testing.F) {
 			ctx[o] = holdfast.WithOwner(t.Context())
 		}
 		m := &model{holder: -1}
+		var holds [3][]*holdfast.Hold
 		for i, b := range steps[:min(len(steps), 100)] {
 			o := int(b) % 3
 			at := []any{"step %d of %v", i, steps}
 			switch b % 10 {
 			case 0, 1, 2:
-				_, err := locks[o].TryLock(ctx[o])
+				h, err := locks[o].TryLock(ctx[o])
 				require.ErrorIs(t, err, m.lock(o), at...)
+				if err == nil {
+					holds[o] = append(holds[o], h)
+				}
 			case 3, 4, 5:
 				require.ErrorIs(t, locks[o].Unlock(ctx[o]), m.unlock(o), at...)
 			case 6, 7, 8:
@@ -268,6 +273,15 @@ func FuzzSequences(f *testing.F) {
 				want[c[m.holder/2].ID()+":"+id] = strconv.Itoa(m.count)
 			}
 			require.Equal(t, want, rdb.HGetAll(t.Context(), name).Val(), at...)
+			for o, believed := range m.believe { // who was told is told by each hold's context
+				alive := 0
+				for _, h := range holds[o] {
+					if h.Context().Err() == nil {
+						alive++
+					}
+				}
+				require.Equal(t, believed, alive, at...)
+			}
 			n, err := locks[o].HoldCount(ctx[o])
 			require.NoError(t, err, at...)
 			require.Equal(t, m.holder == o, n > 0, at...)

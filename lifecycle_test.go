@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
@@ -130,8 +131,10 @@ func TestShutdown(t *testing.T) {
 func TestShutdownUnderLoad(t *testing.T) {
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
+	p := faultproxy.New(t, srv.Addr())
+	p.SetLatency(time.Microsecond, 5*time.Millisecond) // so that much is under way
 	for round := range 20 {
-		c, err := holdfast.Open(srv.URL(), holdfast.WithLease(never))
+		c, err := holdfast.Open("redis://"+p.Addr(), holdfast.WithLease(never))
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for i := range 20 {

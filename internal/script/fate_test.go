@@ -1,0 +1,73 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+)
+
+// reply is an error reply of the server.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+// What a failure says about the command decides whether it is sent again, and as
+// what it is told.
+func TestFates(t *testing.T) {
+	const six = "ERR Error running script (call to f_3cd6): @user_script:56: "
+	for _, c := range []struct {
+		err   error
+		fate  fate
+		match error
+	}{
+		{reply("NOSCRIPT No matching script. Please use EVAL."), noScript, errs.ErrDenied},
+		{reply("LOADING Redis is loading the dataset in memory"), notYet, errs.ErrUnavailable},
+		{reply("BUSY Redis is busy running a script."), notYet, errs.ErrUnavailable},
+		{reply("READONLY You can't write against a read only replica. script: 3cd6, on @user_script:1."), notYet, errs.ErrUnavailable},
+		{reply(six + "-READONLY You can't write against a read only replica."), notYet, errs.ErrUnavailable},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), notYet, errs.ErrUnavailable},
+		{reply("MISCONF Redis is configured to save RDB snapshots"), notYet, errs.ErrUnavailable},
+		{reply("WRONGPASS invalid username-password pair"), refused, errs.ErrDenied},
+		{reply("NOPERM this user has no permissions"), refused, errs.ErrDenied},
+		{reply("OOM command not allowed when used memory > 'maxmemory'."), refused, errs.ErrDenied},
+		{reply("WRONGTYPE Operation against a key"), refused, errWrongType},
+		{reply(six + "WRONGTYPE Operation against a key"), refused, errWrongType},
+		{redis.ErrClosed, refused, errs.ErrClosed},
+		{redis.ErrPoolTimeout, notYet, errs.ErrUnavailable},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, notYet, errs.ErrUnavailable},
+		{&net.OpError{Op: "read", Err: errors.New("i/o timeout")}, maybeRan, errs.ErrUnavailable},
+		{io.EOF, maybeRan, errs.ErrUnavailable},
+		{fmt.Errorf("wrapped: %w", io.ErrUnexpectedEOF), maybeRan, errs.ErrUnavailable},
+		{context.Canceled, maybeRan, errs.ErrUnavailable},
+	} {
+		require.Equal(t, c.fate, fateOf(c.err), "%v", c.err)
+		err := Explain(c.err)
+		require.ErrorIs(t, err, c.match)
+		require.ErrorIs(t, err, c.err, "the cause stays in it")
+	}
+}
+
+// Further copies carry what the first one leaves out, and a mark; the first one
+// isn't changed by that.
+func TestCopies(t *testing.T) {
+	s := Mutating("test.lua", "return answer(1)")
+	c := NewMutation(s, Keys{Key: "k", Marker: "m"}, []any{1}, "owner", 30000)
+	first := len(c.args)
+	later := c.Resent()
+	require.Equal(t, []any{"k", "m", "owner", 30000, 1, "1"}, later.args[argKeys:])
+	require.Len(t, c.args, first)
+	require.Equal(t, later, later.Resent(), "one mark is enough")
+	require.Equal(t, []any{"k", "m", "owner", 30000, 1, "2"}, c.AlwaysMark().Resent().args[argKeys:])
+	require.Equal(t, 3, NewMutation(s, Keys{Key: "k", Marker: "m", Voided: "v"}, nil).args[argNumKeys])
+	plain := NewCall(New("plain.lua", "return 1"), []string{"k"}, 1)
+	require.Equal(t, plain, plain.Resent(), "a script without marker has no mark")
+}
