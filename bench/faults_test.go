@@ -284,8 +284,8 @@ func stopChild(url string) int {
 	last := time.Now() // before we tell: the stop may come at once
 	fmt.Println("held")
 	for {
-		err := ctx.Err()
 		now := time.Now()
+		err := ctx.Err() // after the clock: a stop between the two is no blind look
 		if now.Sub(last) > 500*time.Millisecond {
 			fmt.Println("first look:", err != nil)
 			return 0
