@@ -156,7 +156,7 @@ func TestA12RenewalAfterReentry(t *testing.T) {
 // Renewal leaves alone what has passed to somebody else.
 func TestA13RenewalLeavesAForeignHoldAlone(t *testing.T) {
 	const lease = 3 * watched
-	a, b, rdb := connect(t, holdfast.WithLease(watched)), connect(t), server.Client(t)
+	a, b, rdb := connect(t, holdfast.WithLease(watched)), connect(t, holdfast.WithLease(watched)), server.Client(t)
 	h, err := a.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, rdb.Del(t.Context(), t.Name()).Err())

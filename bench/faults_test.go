@@ -176,6 +176,7 @@ func BenchmarkCutLink200(b *testing.B) {
 					cmd := exec.Command(os.Args[0])
 					cmd.Env = append(os.Environ(), childRole+"=load")
 					require.NoError(b, cmd.Start())
+					b.Cleanup(func() { _ = cmd.Process.Kill() }) // if we don't get to that below
 					load = append(load, cmd)
 				}
 			}
@@ -234,16 +235,17 @@ func cutLink(b testing.TB, n int, lease time.Duration) []time.Duration {
 	// No renewal comes through any more, so PEXPIRETIME is the server's last word
 	// on when the key goes: by the same clock as ours.
 	margins := make([]time.Duration, n)
-	goes := make([]time.Duration, n)
+	pipe := look.Pipeline()
+	goes := make([]*redis.DurationCmd, n)
 	for i, h := range holds {
-		at, err := look.PExpireTime(ctx, h.Name()).Result()
-		require.NoError(b, err)
-		require.Positive(b, at, "the key went before it could be looked at")
-		goes[i] = at
+		goes[i] = pipe.PExpireTime(ctx, h.Name())
 	}
+	_, err = pipe.Exec(ctx)
+	require.NoError(b, err)
 	wg.Wait()
-	for i := range margins {
-		margins[i] = time.UnixMilli(goes[i].Milliseconds()).Sub(ended[i])
+	for i, at := range goes {
+		require.Positive(b, at.Val(), "the key went before it could be looked at")
+		margins[i] = time.UnixMilli(at.Val().Milliseconds()).Sub(ended[i])
 	}
 	proxy.Blackhole(false)
 	return margins
