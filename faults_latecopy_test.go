@@ -253,10 +253,6 @@ func TestLateCopyOfACallThatGaveUp(t *testing.T) {
 			p, client := connectVia(t, srv, readTimeout(60*time.Millisecond), holdfast.WithLease(never), holdfast.WithCommandTimeout(200*time.Millisecond))
 			other := newClient(t, srv.Client(t), holdfast.WithLease(never))
 			s := &stage{t: t, ctx: holdfast.WithOwner(t.Context()), c: client, l: client.Lock(what), other: other.Lock(what)}
-			for _, step := range []func(*stage){(*stage).lock, (*stage).detach, (*stage).resume, (*stage).unlock} {
-				step(s) // loads the scripts: a late copy of one that isn't there does nothing
-			}
-
 			arrives := make(chan struct{})
 			p.Add(faultproxy.Rule{Match: sending(t, c.file), Times: 1, Do: faultproxy.HoldRequest(arrives)})
 			rest := p.Add(faultproxy.Rule{Match: anyScript, Do: faultproxy.DropRequest})

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -21,7 +22,9 @@ import (
 // The fault tests carry the number of the scenario that they play. P1 and P2
 // are two clients, each on a go-redis client of its own.
 
-// connectVia makes a client that reaches srv through a proxy of its own.
+// connectVia makes a client that reaches srv through a proxy of its own. The
+// server knows the scripts: else the first copy of each would meet NOSCRIPT, and
+// a fault that happens to it would happen to nothing.
 func connectVia(t testing.TB, srv *redistest.Server, mod func(*redis.Options), opts ...holdfast.Option) (*faultproxy.Proxy, *holdfast.Client) {
 	t.Helper()
 	p := faultproxy.New(t, srv.Addr())
@@ -31,6 +34,7 @@ func connectVia(t testing.TB, srv *redistest.Server, mod func(*redis.Options), o
 			mod(o)
 		}
 	})
+	loadScripts(t, srv.Client(t))
 	c := newClient(t, rdb, opts...)
 	t.Cleanup(p.Cut) // before the client's Close, which would sit out a read
 	return p, c
@@ -45,13 +49,8 @@ func readTimeout(d time.Duration) func(*redis.Options) {
 // or as text.
 func sending(t testing.TB, file string) faultproxy.Match {
 	t.Helper()
-	opening, err := os.ReadFile("internal/script/marker.lua")
-	require.NoError(t, err)
-	body, err := os.ReadFile("rlock/" + file)
-	require.NoError(t, err)
-	texts := []string{string(body), string(opening) + string(body)}
 	var names []string
-	for _, text := range texts {
+	for _, text := range scriptTexts(t, file) {
 		names = append(names, text, redis.NewScript(text).Hash())
 	}
 	return func(cmd []string) bool {
@@ -59,6 +58,29 @@ func sending(t testing.TB, file string) faultproxy.Match {
 			return false
 		}
 		return slices.Contains(names, cmd[1])
+	}
+}
+
+// scriptTexts are the texts of a script file with and without the opening that
+// mutating scripts have.
+func scriptTexts(t testing.TB, file string) []string {
+	t.Helper()
+	opening, err := os.ReadFile("internal/script/marker.lua")
+	require.NoError(t, err)
+	body, err := os.ReadFile("rlock/" + file)
+	require.NoError(t, err)
+	return []string{string(body), string(opening) + string(body)}
+}
+
+func loadScripts(t testing.TB, rdb *redis.Client) {
+	t.Helper()
+	files, err := fs.Glob(os.DirFS("rlock"), "*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		for _, text := range scriptTexts(t, file) {
+			require.NoError(t, rdb.ScriptLoad(context.Background(), text).Err())
+		}
 	}
 }
 
