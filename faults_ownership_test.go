@@ -295,6 +295,7 @@ func TestA24NamesThatHoldSomethingElse(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			key := t.Name()
+			t.Cleanup(func() { rdb.Del(context.Background(), key) })
 			require.NoError(t, put(key))
 			before, ends := rdb.Dump(t.Context(), key).Val(), rdb.PExpireTime(t.Context(), key).Val()
 			l, ctx := c.Lock(key), holdfast.WithOwner(t.Context())
@@ -311,6 +312,7 @@ func TestA24NamesThatHoldSomethingElse(t *testing.T) {
 		})
 		t.Run(what+" in place of a hold", func(t *testing.T) {
 			key := t.Name()
+			t.Cleanup(func() { rdb.Del(context.Background(), key) })
 			h, err := c.Lock(key).Lock(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, rdb.Del(t.Context(), key).Err())

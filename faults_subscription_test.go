@@ -191,7 +191,9 @@ func TestA40OneConnectionForAllWaiters(t *testing.T) {
 		granted(t, w, 10*time.Second)
 	}
 	calls, _ := served(t, admin, "subscribe")
-	require.LessOrEqual(t, calls, 50)
+	// One SUBSCRIBE is in flight at a time and takes along all names that came
+	// meanwhile: how many depends on the machine, one a name would be none.
+	require.LessOrEqual(t, calls, names/4)
 	require.LessOrEqual(t, p2.scripts(), 2*names+2*names*each+names*each/2)
 	redistest.Eventually(t, gone, func() bool { return channels(t, admin) == 0 }, "channels stay subscribed")
 }
