@@ -1,7 +1,8 @@
 -- marker.lua: opens every script that changes something.
 --
 -- KEYS[2]  marker   private key of this request: the answer it was given
--- KEYS[3]  voided   optional: marker of an earlier request that this one undoes
+-- KEYS[3]  voided   optional: marker of an earlier request that this one undoes; KEYS[2]
+--                   once more if there is none, but a script's further keys follow
 -- ARGV[n]  copy     the last one, given to answer(): nil for the first copy sent,
 --                   '1' for a later one, '2' to mark whichever it is
 --
@@ -20,7 +21,7 @@ local function answer(reply, copy)
   if copy then
     redis.call('SET', KEYS[2], reply, 'PX', 70000)
   end
-  if KEYS[3] then
+  if KEYS[3] and KEYS[3] ~= KEYS[2] then
     redis.call('SET', KEYS[3], 0, 'PX', 70000)
   end
   return reply

@@ -69,10 +69,14 @@ func (c Call) Noting(f *Failure) Call {
 	return c
 }
 
-// Keys are KEYS of a mutating script: the key it is about, its marker, and the
-// marker that it voids, or nil. They are of type any, as go-redis wants them, so
-// that a key which serves many calls is boxed once.
-type Keys struct{ Key, Marker, Voided any }
+// Keys are KEYS of a mutating script: the key it is about, its marker, the
+// marker that it voids, or nil, and what further keys it has, from KEYS[4] on.
+// They are of type any, as go-redis wants them, so that a key which serves many
+// calls is boxed once.
+type Keys struct {
+	Key, Marker, Voided any
+	More                []any
+}
 
 // NewCall makes a request of a script that needs no marker.
 func NewCall(s *Script, keys []string, argv ...any) Call {
@@ -88,15 +92,18 @@ func NewCall(s *Script, keys []string, argv ...any) Call {
 // argv alone. Further copies have the arguments that were left out at its end,
 // whose values are defaults, and then the mark of a copy.
 func NewMutation(s *Script, keys Keys, defaults []any, argv ...any) Call {
-	n := 2
+	if keys.Voided == nil && len(keys.More) > 0 {
+		keys.Voided = keys.Marker // none; see marker.lua
+	}
+	n := 2 + len(keys.More)
 	if keys.Voided != nil {
-		n = 3
+		n++
 	}
 	args := make([]any, argKeys, argKeys+n+len(argv))
 	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, n
 	args = append(args, keys.Key, keys.Marker)
 	if keys.Voided != nil {
-		args = append(args, keys.Voided)
+		args = append(append(args, keys.Voided), keys.More...)
 	}
 	return Call{script: s, args: append(args, argv...), defaults: defaults}
 }
