@@ -39,9 +39,9 @@ type granted struct {
 
 func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
 	if ctx == nil {
-		return nil, errNilContext("lock", m.name)
+		return nil, ErrNilContext("lock", m.name)
 	}
-	o, err := collect(opts)
+	o, err := Collect(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -53,15 +53,15 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	defer e.exit()
 
 	a := &attempt{Mutex: m, entry: e, lease: m.Lease, renewed: true}
-	if o.leaseSet {
-		a.lease, a.renewed = o.lease, false
+	if o.LeaseSet {
+		a.lease, a.renewed = o.Lease, false
 	}
 	spec := wait.Spec{
 		Name:    m.name,
 		Line:    m.key,
 		Channel: m.channel,
-		Forever: forever && !o.waitSet,
-		Wait:    o.wait,
+		Forever: forever && !o.WaitSet,
+		Wait:    o.Wait,
 		Try:     a,
 	}
 	if e.count() > 0 || m.kind.Queues() {
@@ -107,7 +107,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	} else {
 		q := &question{attempt: a, ctx: ctx, until: until}
 		if !a.Tasks.Call(ctx.Done(), q) {
-			return wait.Outcome{}, a.gone(ctx, "lock", a.name, &a.failure)
+			return wait.Outcome{}, a.Gone(ctx, "lock", a.name, &a.failure)
 		}
 		g = q.granted
 	}
@@ -211,7 +211,7 @@ func (a *attempt) undo(g granted) {
 	n, d := e.left(time.Now())
 	args := a.args()
 	args.Voided, args.Field, args.Count, args.Lease = g.marker, e.fieldArg, n, d
-	reply := a.do(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, a.lease), a.kind.Release(args))
+	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, a.lease), a.kind.Release(args))
 	e.written = n
 	if reply.Err != nil {
 		e.written = unknown
@@ -230,9 +230,14 @@ func (s *Services) heard(key string, reply script.Reply) {
 	}
 	mute := reply.Int() == unheard
 	if mute {
-		s.mutePubSub.Do(func() {
-			s.Log.Warn("holdfast: PUBLISH is refused: waiters learn of a release by polling only; grant this user the lock's channels", "key", key)
-		})
+		s.Muted(key)
 	}
 	s.Loop.Released(key, !mute)
+}
+
+// Muted notes that a script's PUBLISH was refused.
+func (s *Services) Muted(key string) {
+	s.mutePubSub.Do(func() {
+		s.Log.Warn("holdfast: PUBLISH is refused: waiters learn of a release by polling only; grant this user the lock's channels", "key", key)
+	})
 }

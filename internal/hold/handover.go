@@ -75,7 +75,7 @@ func (s *Services) detach(r *record) (string, error) {
 	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: s.ClientID + ":" + uuid.NewString(), Token: r.token}
 	args := e.args()
 	args.Field, args.To, args.Lease = e.fieldArg, h.Field, max(s.Lease, r.lease.Duration())
-	reply := s.do(context.Background(), s.Patience, e.kind.Transfer(args))
+	reply := s.Send(context.Background(), s.Patience, e.kind.Transfer(args))
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
 		e.loseAll(fmt.Errorf("%w: %s: the key was gone at a detach", errs.ErrLost, errs.Quote(e.name)))
@@ -106,7 +106,7 @@ func (e *entry) abandon(voided any, to string, d time.Duration) {
 	for _, field := range []any{e.fieldArg, to} {
 		args := e.args()
 		args.Voided, args.Field = voided, field
-		reply := e.do(context.WithoutCancel(e.Tasks.Context()), max(e.Patience, d), e.kind.Release(args))
+		reply := e.Send(context.WithoutCancel(e.Tasks.Context()), max(e.Patience, d), e.kind.Release(args))
 		if reply.Err != nil {
 			e.Log.Warn("holdfast: a detach without an answer could not be undone; the lease ends the hold", "name", e.name, "cause", reply.Err)
 			return
@@ -137,13 +137,13 @@ type resuming struct {
 // Resume takes up the hold that a handle stands for, under ctx's owner.
 func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, error) {
 	if ctx == nil {
-		return nil, errNilContext("resume", m.name)
+		return nil, ErrNilContext("resume", m.name)
 	}
 	h, err := parseHandle(text)
 	if err != nil {
 		return nil, err
 	}
-	o, err := collect(opts)
+	o, err := Collect(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -161,16 +161,16 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	}
 	q := &resuming{names: m.names, entry: e, h: h, args: m.args()}
 	q.args.Field, q.args.To, q.args.Lease = h.Field, e.field, m.Lease
-	if o.leaseSet {
-		q.args.Lease = o.lease
+	if o.LeaseSet {
+		q.args.Lease = o.Lease
 	}
 	r := &record{entry: e, token: h.Token}
 	hold := newHold(ctx, r, t)
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.do(ctx, m.Patience, m.kind.Transfer(q.args))
+		return m.Send(ctx, m.Patience, m.kind.Transfer(q.args))
 	}, q.settle)
 	if !ok {
-		return nil, m.gone(ctx, "resume", m.name, nil)
+		return nil, m.Gone(ctx, "resume", m.name, nil)
 	}
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
@@ -183,7 +183,7 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	// The field was another's, so what this owner thought to have is lost.
 	e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
 	e.written = 1
-	if !e.add(r, reply.Asked, q.args.Lease, !o.leaseSet) {
+	if !e.add(r, reply.Asked, q.args.Lease, !o.LeaseSet) {
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
@@ -200,7 +200,7 @@ func (q *resuming) settle(reply script.Reply) {
 	}
 	again := q.names.args()
 	again.Voided, again.Field, again.To, again.Lease = q.args.Marker, q.entry.fieldArg, q.h.Field, q.args.Lease
-	back := q.do(context.WithoutCancel(q.Tasks.Context()), max(q.Patience, q.args.Lease), q.kind.Transfer(again))
+	back := q.Send(context.WithoutCancel(q.Tasks.Context()), max(q.Patience, q.args.Lease), q.kind.Transfer(again))
 	q.entry.written = unknown
 	if back.Err != nil {
 		q.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", q.name, "cause", back.Err)
@@ -234,13 +234,13 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 	settle := func(reply script.Reply) {
 		defer e.giveTurn()
 		if reply.Err != nil && reply.MaybeRan {
-			s.do(context.WithoutCancel(s.Tasks.Context()), max(s.Patience, s.Lease), call.Resent())
+			s.Send(context.WithoutCancel(s.Tasks.Context()), max(s.Patience, s.Lease), call.Resent())
 		}
 	}
-	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply { return s.do(ctx, s.Patience, call) }, settle)
+	reply, ok := task.Leave(s.Tasks, ctx.Done(), func() script.Reply { return s.Send(ctx, s.Patience, call) }, settle)
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), s.gone(ctx, "extend", e.name, nil))
+		return fmt.Errorf("%w: extend %s: %w", errs.ErrUncertain, errs.Quote(e.name), s.Gone(ctx, "extend", e.name, nil))
 	case reply.Err != nil && reply.MaybeRan:
 		if !s.Tasks.Go(func() { settle(reply) }) {
 			e.giveTurn()

@@ -75,7 +75,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // ErrDenied; ErrClosed. When ctx ends the caller leaves.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
-		return errNilContext("extend", h.Name())
+		return ErrNilContext("extend", h.Name())
 	}
 	if d <= 0 {
 		return errs.Invalid("extend %s by %v: give a positive time", errs.Quote(h.Name()), d)

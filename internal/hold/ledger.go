@@ -172,7 +172,7 @@ func (e *entry) errTurn(ctx context.Context, what string) error {
 	if ctx.Err() == nil && e.Tasks.Context().Err() == nil {
 		return fmt.Errorf("%w: %s %s: an earlier command of this owner has no answer yet", errs.ErrUnavailable, what, errs.Quote(e.name))
 	}
-	return e.gone(ctx, what, e.name, nil)
+	return e.Gone(ctx, what, e.name, nil)
 }
 
 // count is the number of holds that are alive.

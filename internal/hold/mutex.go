@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
-	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/owner"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/task"
@@ -27,11 +26,7 @@ var _ Locker = (*Mutex)(nil)
 
 // NewMutex makes a lock. It sends nothing.
 func NewMutex(s *Services, kind Kind, name string, nonReentrant bool) *Mutex {
-	err, key := keys.Check(name), ""
-	if err == nil {
-		key = s.MapName(name)
-		err = keys.Check(key)
-	}
+	key, err := s.Key(name)
 	return &Mutex{names: s.newNames(kind, name, key), nonReentrant: nonReentrant, err: err}
 }
 
@@ -76,7 +71,7 @@ func (m *Mutex) ownerField(ctx context.Context) (string, error) {
 		return "", m.err
 	}
 	if ctx == nil {
-		return "", errNilContext("look at", m.name)
+		return "", ErrNilContext("look at", m.name)
 	}
 	t, err := owner.Must(ctx)
 	if err != nil {
@@ -91,7 +86,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, m.err
 	}
 	if ctx == nil {
-		return false, errNilContext("force unlock", m.name)
+		return false, ErrNilContext("force unlock", m.name)
 	}
 	if m.Tasks.Context().Err() != nil {
 		return false, fmt.Errorf("%w: force unlock %s", errs.ErrClosed, errs.Quote(m.name))
@@ -99,11 +94,11 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	before := m.holdsOf(m.key) // what is taken after the force isn't concerned
 	call := m.kind.Force(m.args()).AlwaysMark()
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.do(ctx, m.Patience, call)
+		return m.Send(ctx, m.Patience, call)
 	}, nil)
 	switch {
 	case !ok:
-		return false, m.gone(ctx, "force unlock", m.name, nil)
+		return false, m.Gone(ctx, "force unlock", m.name, nil)
 	case script.IsWrongType(reply.Err):
 		return false, m.invalidKey(ctx, m.name, m.key, reply.Err)
 	case reply.Err != nil && reply.MaybeRan:
@@ -172,9 +167,9 @@ func ask[T any](ctx context.Context, m *Mutex, what string, run func(context.Con
 		return zero, m.err
 	}
 	if ctx == nil {
-		return zero, errNilContext(what, m.name)
+		return zero, ErrNilContext(what, m.name)
 	}
-	val, err := query(ctx, m.Services, run)
+	val, err := Query(ctx, m.Services, run)
 	switch {
 	case script.IsWrongType(err):
 		return zero, m.invalidKey(ctx, m.name, m.key, err)
@@ -184,7 +179,8 @@ func ask[T any](ctx context.Context, m *Mutex, what string, run func(context.Con
 	return val, nil
 }
 
-func errNilContext(what, name string) error {
+// ErrNilContext is the error of a call that was given no context.
+func ErrNilContext(what, name string) error {
 	return errs.Invalid("%s %s: the context is nil: pass context.Background()", what, errs.Quote(name))
 }
 

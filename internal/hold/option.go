@@ -9,10 +9,10 @@ import (
 
 // Options are the settings of one acquisition.
 type Options struct {
-	wait     time.Duration
-	waitSet  bool
-	lease    time.Duration
-	leaseSet bool
+	Wait     time.Duration
+	WaitSet  bool
+	Lease    time.Duration
+	LeaseSet bool
 }
 
 // Option sets one of them.
@@ -22,17 +22,18 @@ type Option func(*Options)
 // or negative. The default of TryLock is not to wait, that of Lock to wait
 // until its context ends. At most a century.
 func Wait(d time.Duration) Option {
-	return func(o *Options) { o.wait, o.waitSet = min(d, lease.Max), true }
+	return func(o *Options) { o.Wait, o.WaitSet = min(d, lease.Max), true }
 }
 
 // Lease gives the hold a fixed lease of d instead of one that is renewed: it
 // ends after d, whatever its holder does. Fractions of a millisecond count as a
 // whole one, more than a century as a century; zero and less is ErrInvalid.
 func Lease(d time.Duration) Option {
-	return func(o *Options) { o.lease, o.leaseSet = d, true }
+	return func(o *Options) { o.Lease, o.LeaseSet = d, true }
 }
 
-func collect(opts []Option) (Options, error) {
+// Collect applies opts and checks what they say.
+func Collect(opts []Option) (Options, error) {
 	if len(opts) == 0 {
 		return Options{}, nil
 	}
@@ -42,11 +43,11 @@ func collect(opts []Option) (Options, error) {
 			set(&o)
 		}
 	}
-	if o.leaseSet {
-		if err := lease.Check(o.lease, "lease"); err != nil {
+	if o.LeaseSet {
+		if err := lease.Check(o.Lease, "lease"); err != nil {
 			return o, err
 		}
-		o.lease = lease.Round(o.lease)
+		o.Lease = lease.Round(o.Lease)
 	}
 	return o, nil
 }

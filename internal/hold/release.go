@@ -65,7 +65,7 @@ func (op *releasing) leave(ctx context.Context) error {
 	}
 	op.ctx, op.failure = context.WithoutCancel(ctx), &script.Failure{}
 	if !s.Tasks.Call(leave, op) {
-		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.gone(ctx, "waiting for the answer to unlock", r.entry.name, op.failure))
+		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.Gone(ctx, "waiting for the answer to unlock", r.entry.name, op.failure))
 	}
 	return op.answer(ctx)
 }

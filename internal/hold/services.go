@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/owner"
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -42,6 +43,15 @@ type Services struct {
 
 	ledger     ledger
 	mutePubSub sync.Once // logs once that PUBLISH is refused
+}
+
+// Key makes the key of a name, and refuses a name that can have none.
+func (s *Services) Key(name string) (string, error) {
+	if err := keys.Check(name); err != nil {
+		return "", err
+	}
+	key := s.MapName(name)
+	return key, keys.Check(key)
 }
 
 // names is what a lock object knows of its name, made once. The values of type
@@ -117,8 +127,8 @@ func (s *Services) field(t *owner.Token) string {
 	return string(t.AppendID(b))
 }
 
-// do sends a request for as long as within.
-func (s *Services) do(ctx context.Context, within time.Duration, c script.Call) script.Reply {
+// Send sends a request for as long as within.
+func (s *Services) Send(ctx context.Context, within time.Duration, c script.Call) script.Reply {
 	now := time.Now()
 	return s.Runner.Do(ctx, now, now.Add(within), c)
 }
@@ -173,17 +183,26 @@ func (s *Services) Abandon() {
 func (s *Services) invalidKey(ctx context.Context, name, key string, err error) error {
 	what := "a hash that is no lock: another primitive's, or data"
 	if err != nil {
+		what = ""
+	}
+	return s.InvalidKey(ctx, name, key, what)
+}
+
+// InvalidKey is the error of a name whose key holds something else than it
+// should: what, or if that is empty a value of the type that Redis says.
+func (s *Services) InvalidKey(ctx context.Context, name, key, what string) error {
+	if what == "" {
 		what = "a value of another type"
-		t, terr := query(ctx, s, func(ctx context.Context) (string, error) { return s.Runner.Redis().Type(ctx, key).Result() })
-		if terr == nil {
+		t, err := Query(ctx, s, func(ctx context.Context) (string, error) { return s.Runner.Redis().Type(ctx, key).Result() })
+		if err == nil {
 			what = "a " + t
 		}
 	}
 	return errs.Invalid("name %s: the key %s holds %s; it was left untouched: choose another name, or remove it", errs.Quote(name), errs.Quote(key), what)
 }
 
-// query runs a reading command and leaves it at the end of ctx.
-func query[T any](ctx context.Context, s *Services, run func(context.Context) (T, error)) (T, error) {
+// Query runs a reading command and leaves it at the end of ctx.
+func Query[T any](ctx context.Context, s *Services, run func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		val T
 		err error
@@ -207,9 +226,9 @@ func query[T any](ctx context.Context, s *Services, run func(context.Context) (T
 	return res.val, nil
 }
 
-// gone is the error of a call whose caller had to leave before an answer. It
+// Gone is the error of a call whose caller had to leave before an answer. It
 // carries the last failure along, if there was one.
-func (s *Services) gone(ctx context.Context, what, name string, f *script.Failure) error {
+func (s *Services) Gone(ctx context.Context, what, name string, f *script.Failure) error {
 	last := f.Err()
 	switch {
 	case ctx.Err() == nil:

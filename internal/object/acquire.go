@@ -1,0 +1,105 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/task"
+	"github.com/holdfast-go/holdfast/internal/wait"
+)
+
+// Request is an acquisition's way of asking.
+type Request struct {
+	// What names it in errors.
+	What string
+	// Make makes the request. Its script must leave a marker (AlwaysMark) if
+	// Undo can't read its effect off the state.
+	Make func(script.Keys) script.Call
+	// Undo takes back what the request whose marker stands in Voided was
+	// granted, if it was, and keeps copies of it that come late from being
+	// granted anything.
+	Undo func(script.Keys) script.Call
+	// Read reads the answer. Its error ends the acquisition; what was asked for
+	// is then undone if the outcome says that it was granted.
+	Read func(script.Reply) (wait.Outcome, error)
+	// Undone is called after each undoing that was answered; may be nil.
+	Undone func(script.Reply)
+}
+
+// Acquire runs an acquisition through the wait loop. spec says how to wait; its
+// Name and Try are set here. Errors: those of wait.Loop, ErrInvalid if the key
+// holds something else, and Read's. After an error nothing is held: what may
+// have been granted is undone behind the caller.
+func (o *Object) Acquire(ctx context.Context, spec wait.Spec, r Request) error {
+	if err := o.Check(ctx, r.What); err != nil {
+		return err
+	}
+	spec.Name, spec.Try = o.name, &attempt{Object: o, Request: r}
+	return o.Loop.Acquire(ctx, spec)
+}
+
+// attempt implements wait.Trier.
+type attempt struct {
+	*Object
+	Request
+	failure script.Failure
+}
+
+// Entered implements wait.Trier: nobody else's success serves this caller.
+func (a *attempt) Entered() <-chan struct{} { return nil }
+
+// Try implements wait.Trier. Each try is a request of its own.
+func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
+	keys := a.Keys()
+	call := a.Make(keys).Noting(&a.failure)
+	reply, ok := task.Leave(a.Tasks, ctx.Done(), func() script.Reply {
+		return a.Runner.Do(ctx, time.Now(), until, call)
+	}, func(reply script.Reply) { a.settle(keys, reply) })
+	switch {
+	case !ok:
+		return wait.Outcome{}, a.Gone(ctx, a.What, a.name, &a.failure)
+	case reply.Err != nil:
+		a.settleBehind(keys, reply)
+		if script.IsWrongType(reply.Err) {
+			return wait.Outcome{}, a.InvalidKey(ctx, a.name, a.key, "")
+		}
+		return wait.Outcome{}, fmt.Errorf("holdfast: %s %s: %w", a.What, errs.Quote(a.name), reply.Err)
+	}
+	out, err := a.Read(reply)
+	if err != nil && out.Granted {
+		a.settleBehind(keys, reply)
+		out = wait.Outcome{}
+	}
+	return out, err
+}
+
+// settle undoes a request whose caller has left.
+func (a *attempt) settle(keys script.Keys, reply script.Reply) {
+	if reply.Err != nil && !reply.MaybeRan {
+		return
+	}
+	if reply.Err == nil {
+		if out, _ := a.Read(reply); !out.Granted { // an error without a grant leaves nothing
+			return
+		}
+	}
+	undo := a.Keys()
+	undo.Voided = keys.Marker
+	reply = a.Send(context.WithoutCancel(a.Tasks.Context()), behind, a.Undo(undo).AlwaysMark())
+	switch {
+	case reply.Err != nil:
+		a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone", "request", a.What, "name", a.name, "cause", reply.Err)
+	case a.Undone != nil:
+		a.Undone(reply)
+	}
+}
+
+// settleBehind is settle on a goroutine of its own: the caller has its error.
+func (a *attempt) settleBehind(keys script.Keys, reply script.Reply) {
+	if reply.Err == nil || reply.MaybeRan {
+		a.Tasks.Go(func() { a.settle(keys, reply) }) // after Close it is left to itself
+	}
+}
