@@ -1,0 +1,41 @@
+package golden
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/rlock"
+)
+
+// lock takes l for a thread.
+func (s *stage) lock(l rlock.Locker, thread int, opts ...rlock.Option) *rlock.Hold {
+	s.Helper()
+	h, err := l.Lock(s.as(thread), opts...)
+	s.ok(err)
+	return h
+}
+
+func reentrantLock(s *stage) {
+	l := s.client.Lock("n")
+	s.lock(l, 1)
+	s.look("lock")
+	s.lock(l, 1)
+	s.look("lock again")
+	s.ok(l.Unlock(s.as(1)))
+	s.look("unlock (1 left)")
+	s.ok(l.Unlock(s.as(1)))
+	s.look("unlock (0 left)")
+	s.lock(l, 1, holdfast.Lease(7*time.Second))
+	s.look("lock with lease 7s")
+	s.yes(l.ForceUnlock(s.as(1)))
+	s.look("force unlock")
+	s.answer("unlock when not held: %v", l.Unlock(s.as(1)))
+}
+
+func namedWithBraces(s *stage) {
+	l := s.client.Lock("x{y}z")
+	s.lock(l, 1)
+	s.look("lock")
+	s.ok(l.Unlock(s.as(1)))
+	s.look("unlock")
+}
