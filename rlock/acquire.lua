@@ -17,6 +17,14 @@
 -- Repeat   safe: the count is absolute, so a further copy writes the same one
 local lock, owner, lease, count, copy = KEYS[1], ARGV[1], ARGV[2], ARGV[3] or '1', ARGV[4]
 
+-- The usual case, in three commands: a first copy, neither lock nor marker there.
+if #ARGV == 2 and redis.call('EXISTS', lock, KEYS[2]) == 0 then
+  redis.call('HSET', lock, owner, 1)
+  redis.call('PEXPIRE', lock, lease)
+  return 1
+end
+-- marker.lua stands here.
+
 if redis.call('EXISTS', lock) == 0 then
   redis.call('HSET', lock, owner, 1)
   redis.call('PEXPIRE', lock, lease)

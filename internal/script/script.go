@@ -9,6 +9,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	_ "embed"
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -31,10 +32,19 @@ func New(name, src string) *Script {
 	return &Script{name: name, src: src, shaArg: hex.EncodeToString(sum[:])}
 }
 
+// here is the line of a script before which its usual case has been dealt with.
+const here = "\n-- marker.lua stands here.\n"
+
 // Mutating makes a script that opens with marker.lua: KEYS[2] is its marker, the
-// last of ARGV says which copy this is, and it answers a whole number.
+// last of ARGV says which copy this is, and it answers a whole number. A script
+// that can tell its usual case with fewer commands does so before the line
+// "marker.lua stands here"; it must look whether the marker is there.
 func Mutating(name, src string) *Script {
-	s := New(name, marker+src)
+	head, rest, ok := strings.Cut(src, here)
+	if !ok {
+		head, rest = "", src
+	}
+	s := New(name, head+"\n"+marker+rest)
 	s.mutates = true
 	return s
 }
