@@ -105,6 +105,21 @@ func (c *Client) Lock(name string, opts ...rlock.LockOption) *rlock.Lock {
 	return rlock.NewLock(c.services, name, opts...)
 }
 
+// FencedLock answers the lock of a name whose holds have a fencing token:
+// Redisson's RFencedLock. It sends nothing; a bad name is ErrInvalid from the
+// first call.
+func (c *Client) FencedLock(name string, opts ...rlock.LockOption) *rlock.FencedLock {
+	return rlock.NewFencedLock(c.services, name, opts...)
+}
+
+// SpinLock answers the lock of a name that works without pub/sub: Redisson's
+// getSpinLock. A waiter asks again after each pause of b; nil: the zero
+// rlock.ExponentialBackoff, from 1 ms, doubling, to 128 ms. It sends nothing; a
+// bad name or backoff is ErrInvalid from the first call.
+func (c *Client) SpinLock(name string, b rlock.Backoff, opts ...rlock.LockOption) *rlock.SpinLock {
+	return rlock.NewSpinLock(c.services, name, b, opts...)
+}
+
 // Resume takes up a hold that Hold.Detach let go of, in this process or
 // another: it is renewed here from now on, or has the fixed lease of Lease(d).
 // A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
@@ -119,9 +134,9 @@ func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case "lock":
-		return rlock.Resume(ctx, c.services, name, handle, opts...)
+	switch {
+	case rlock.Resumes(kind):
+		return rlock.Resume(ctx, c.services, kind, name, handle, opts...)
 	default:
 		return nil, errs.Invalid("handle is of kind %q, which this version doesn't know: update holdfast", kind)
 	}

@@ -46,6 +46,15 @@ type LockOption func(*config)
 
 type config struct{ nonReentrant bool }
 
+func configure(opts []LockOption) (c config) {
+	for _, set := range opts {
+		if set != nil {
+			set(&c)
+		}
+	}
+	return c
+}
+
 // NonReentrant makes an acquisition by an owner that holds the lock already
 // fail at once with ErrReentry, instead of entering it once more.
 func NonReentrant() LockOption { return func(c *config) { c.nonReentrant = true } }
@@ -58,13 +67,7 @@ var _ Locker = (*Lock)(nil)
 
 // NewLock makes a lock on a client's services. Users call Client.Lock.
 func NewLock(s *hold.Services, name string, opts ...LockOption) *Lock {
-	var c config
-	for _, set := range opts {
-		if set != nil {
-			set(&c)
-		}
-	}
-	return &Lock{hold.NewMutex(s, plain{}, name, c.nonReentrant)}
+	return &Lock{hold.NewMutex(s, plain{}, name, configure(opts).nonReentrant)}
 }
 
 // Name is the name that the lock was made with.
@@ -126,9 +129,20 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, opts 
 	return l.m.Do(ctx, fn, opts...)
 }
 
-// Resume takes up a detached hold of a Lock. Users call Client.Resume.
-func Resume(ctx context.Context, s *hold.Services, name, handle string, opts ...Option) (*Hold, error) {
-	return hold.Resume(ctx, hold.NewMutex(s, plain{}, name, false), handle, opts...)
+// kinds are the kinds of locks whose holds can be detached, by what their handles
+// call them.
+var kinds = map[string]hold.Kind{
+	plain{}.ID():  plain{},
+	fenced{}.ID(): fenced{},
+	spin{}.ID():   spin{Backoff: ExponentialBackoff{}},
+}
+
+// Resumes reports whether Resume knows handles of this kind.
+func Resumes(kind string) bool { return kinds[kind] != nil }
+
+// Resume takes up a detached hold of a kind. Users call Client.Resume.
+func Resume(ctx context.Context, s *hold.Services, kind, name, handle string, opts ...Option) (*Hold, error) {
+	return hold.Resume(ctx, hold.NewMutex(s, kinds[kind], name, false), handle, opts...)
 }
 
 var (

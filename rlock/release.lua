@@ -4,13 +4,14 @@
 -- KEYS[2]  marker   see marker.lua
 -- KEYS[3]  voided   see marker.lua
 -- ARGV[1]  owner    <client id>:<owner id>
--- ARGV[2]  channel  told when the lock becomes free
+-- ARGV[2]  channel  told when the lock becomes free; '': nobody is
 -- ARGV[3]  left     the number of holds that the owner keeps; nil: 0
 -- ARGV[4]  lease    milliseconds, for the holds that are left
 -- ARGV[5]  copy     see marker.lua
 --
 -- Returns  1  given back
 --          2  given back, but the notification was refused: waiters poll
+--          3  given back, and there is no channel
 --          0  the owner doesn't hold it; the lock was left alone
 -- Writes   KEYS[1]      Publishes  '0' when the lock becomes free
 -- Repeat   safe: left is absolute. A further copy finds the field gone and
@@ -33,6 +34,9 @@ if left ~= '0' then
 end
 
 redis.call('DEL', lock)
+if channel == '' then
+  return answer(3, copy)
+end
 -- pcall: a user without rights to the channel must still be able to unlock.
 local told = redis.pcall('PUBLISH', channel, '0')
 if type(told) == 'table' and told.err then

@@ -24,15 +24,18 @@ const (
 type attempt struct {
 	*Mutex
 	entry   *entry
+	owner   *owner.Token
 	lease   time.Duration
 	renewed bool
 	asked   time.Time // of the grant
+	token   int64     // that the grant carries, if the lock is fenced
 	failure script.Failure
 }
 
 // granted is what an acquire script was answered.
 type granted struct {
 	reply  script.Reply
+	token  int64
 	marker any // of the request
 	before int // holds that the owner had when it was asked
 }
@@ -52,7 +55,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	e := m.enter(m.names, t)
 	defer e.exit()
 
-	a := &attempt{Mutex: m, entry: e, lease: m.Lease, renewed: true}
+	a := &attempt{Mutex: m, entry: e, owner: t, lease: m.Lease, renewed: true}
 	if o.LeaseSet {
 		a.lease, a.renewed = o.Lease, false
 	}
@@ -62,6 +65,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 		Channel: m.channel,
 		Forever: forever && !o.WaitSet,
 		Wait:    o.Wait,
+		Delay:   m.delay,
 		Try:     a,
 	}
 	if e.count() > 0 || m.kind.Queues() {
@@ -72,6 +76,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	if err := m.Loop.Acquire(ctx, spec); err != nil {
 		return nil, err
 	}
+	r.token = a.token
 	if !e.add(r, a.asked, a.lease, a.renewed) {
 		a.settleBehind(granted{reply: script.Reply{Err: errs.ErrClosed, MaybeRan: true}})
 		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
@@ -127,11 +132,14 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 		if n == grantedFirst {
 			e.written = 1
 		}
-		a.asked = g.reply.Asked
+		a.asked, a.token = g.reply.Asked, g.token
 		return wait.Outcome{Granted: true, TTL: a.lease}, nil
 	case foreignHash:
 		e.giveTurn()
 		return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, nil)
+	case badToken:
+		e.giveTurn()
+		return wait.Outcome{}, ErrToken(a.name, a.tokenKey.(string))
 	default:
 		if g.before > 0 {
 			e.loseAll(fmt.Errorf("%w: %s: it belonged to another owner when this one entered again", errs.ErrLost, errs.Quote(a.name)))
@@ -168,7 +176,8 @@ func (a *attempt) ask(ctx context.Context, until time.Time) granted {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
 		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
-		g.reply = a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure))
+		a.fence(&args)
+		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure)))
 		if g.reply.Err != nil {
 			a.entry.written = unknown
 			g.reply.MaybeRan = g.reply.MaybeRan || stale // the one before was granted
@@ -232,7 +241,7 @@ func (s *Services) heard(key string, reply script.Reply) {
 	if mute {
 		s.Muted(key)
 	}
-	s.Loop.Released(key, !mute)
+	s.Loop.Released(key, !mute && reply.Int() != untold)
 }
 
 // Muted notes that a script's PUBLISH was refused.

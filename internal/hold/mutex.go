@@ -30,6 +30,14 @@ func NewMutex(s *Services, kind Kind, name string, nonReentrant bool) *Mutex {
 	return &Mutex{names: s.newNames(kind, name, key), nonReentrant: nonReentrant, err: err}
 }
 
+// Refuse has every call answer err, unless the name is bad already: for a lock
+// whose other settings are wrong.
+func (m *Mutex) Refuse(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
 // Name implements Locker.
 func (m *Mutex) Name() string { return m.name }
 

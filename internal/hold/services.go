@@ -64,11 +64,20 @@ type names struct {
 	keyArg     any
 	channelArg any
 	marker     string // what the markers of this client's requests start with
+	tokenKey   any    // of a Fenced kind
+	// delay is a Spinner's.
+	delay func(attempt int) time.Duration
 }
 
 func (s *Services) newNames(kind Kind, name, key string) *names {
 	n := &names{Services: s, kind: kind, name: name, key: key, channel: kind.Channel(key)}
 	n.keyArg, n.channelArg, n.marker = key, n.channel, s.Runner.MarkerPrefix(key)
+	if f, ok := kind.(Fenced); ok {
+		n.tokenKey = f.TokenKey(key)
+	}
+	if spins, ok := kind.(Spinner); ok {
+		n.delay = spins.Delay
+	}
 	return n
 }
 
@@ -86,6 +95,13 @@ type Args struct {
 	Lease   time.Duration
 	// To is the field that a transfer gives the hold to.
 	To string
+
+	// TokenKey is where a fenced lock's last token stands, Token what the owner's
+	// holds have, or 0. MaybeIn: the owner's field may be left from a hold that is
+	// over here.
+	TokenKey any
+	Token    int64
+	MaybeIn  bool
 }
 
 // Kind is what one kind of lock adds: its scripts.
@@ -109,15 +125,24 @@ type Kind interface {
 	Renewal() *lease.Renewal
 }
 
+// Spinner is a Kind whose releases are told to nobody: who waits asks again
+// after a time of its own, which grows with the number of refusals, or doesn't.
+type Spinner interface {
+	Kind
+	Delay(attempt int) time.Duration
+}
+
 // Answers of a lock's scripts.
 const (
 	grantedFirst = 1  // acquire: it was free
 	grantedAgain = 2  // acquire: the owner was in it
 	refusedEver  = 3  // acquire: taken, without expiry
 	foreignHash  = 4  // acquire, force: another primitive's hash
+	badToken     = 5  // acquire: the token key holds none, or the last there is
 	refusedFor   = 10 // acquire: taken for so many ms less this
 	notThere     = 0  // release, extend, force, transfer: the owner doesn't hold it
 	unheard      = 2  // release, force: done, but PUBLISH was refused
+	untold       = 3  // release, force: done, and nobody was to be told
 )
 
 // field is the owner's field in Redis.

@@ -28,8 +28,8 @@ type line struct {
 	// neighbour: the place before the present first was granted while the
 	// subscription stood, so a release after that will be heard.
 	neighbour bool
-	// poke wakes the first where no message will: one slot. Made with sub;
-	// poked keeps one that came before.
+	// poke wakes the first where no message will: one slot. Made when somebody
+	// sleeps; poked keeps one that came before.
 	poke  chan struct{}
 	poked bool
 }
@@ -117,12 +117,26 @@ func (l *line) listen(subscribe func(string) Subscription, channel string) (Subs
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sub == nil {
-		l.sub, l.poke = subscribe(channel), make(chan struct{}, 1)
+		l.sub = subscribe(channel)
+	}
+	return l.sub, l.earLocked()
+}
+
+// ear answers the line's poke alone.
+func (l *line) ear() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.earLocked()
+}
+
+func (l *line) earLocked() <-chan struct{} {
+	if l.poke == nil {
+		l.poke = make(chan struct{}, 1)
 		if l.poked {
 			l.poke <- struct{}{}
 		}
 	}
-	return l.sub, l.poke
+	return l.poke
 }
 
 // learn notes what Redis answered the first in line.
@@ -167,11 +181,11 @@ func (l *Loop) Released(key string, heard bool) {
 	}
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	if ln.sub == nil {
+	if ln.poke == nil {
 		ln.poked = true // nobody sleeps yet
 		return
 	}
-	if heard && isClosed(ln.sub.Ready()) {
+	if heard && ln.sub != nil && isClosed(ln.sub.Ready()) {
 		return // they will hear
 	}
 	select {

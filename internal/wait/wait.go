@@ -51,6 +51,11 @@ type Spec struct {
 	// several may hold.
 	Line    string
 	Channel string
+	// Delay, if there is one, stands in for the channel: who waits hears nothing,
+	// and asks again after so long, or when the holder's lease runs out before. It
+	// is given the number of refusals so far; what is below a millisecond counts
+	// as one.
+	Delay func(refusals int) time.Duration
 	// Forever waits until the context ends; otherwise at most Wait, and with
 	// Wait zero there is one try.
 	Forever bool
@@ -152,6 +157,7 @@ type waiter struct {
 	sub      Subscription
 	tried    bool
 	granted  bool
+	refusals int
 }
 
 func latest(a, b time.Time) time.Time {
@@ -229,7 +235,12 @@ func (w *waiter) stepOut() {
 
 // listen answers the line's subscription, or this waiter's own.
 func (w *waiter) listen() (sub Subscription, poke <-chan struct{}) {
-	if w.place != nil {
+	switch {
+	case w.Delay != nil && w.place != nil:
+		return silence{}, w.place.line.ear()
+	case w.Delay != nil:
+		return silence{}, nil
+	case w.place != nil:
 		return w.place.line.listen(w.Subscribe, w.Channel)
 	}
 	if w.sub == nil {
@@ -237,6 +248,13 @@ func (w *waiter) listen() (sub Subscription, poke <-chan struct{}) {
 	}
 	return w.sub, nil
 }
+
+// silence is the subscription of who hears nothing.
+type silence struct{}
+
+func (silence) Ready() <-chan struct{} { return nil }
+func (silence) Wake() <-chan struct{}  { return nil }
+func (silence) Close()                 {}
 
 func (w *waiter) loop() error {
 	defer func() {
@@ -276,6 +294,7 @@ func (w *waiter) loop() error {
 				pause = min(max(2*pause, 50*time.Millisecond), time.Second)
 			default:
 				pause = 0
+				w.refusals++
 			}
 		}
 		if err := w.ended(w.ctx, w.Name, last); err != nil {
@@ -305,7 +324,7 @@ func (w *waiter) loop() error {
 		case <-timer.C:
 		case <-w.over:
 			timer.Stop()
-			return w.lastTry(ready != nil, out, last)
+			return w.lastTry(ready != nil || w.Delay != nil, out, last)
 		case <-w.ctx.Done():
 			timer.Stop()
 			return w.ended(w.ctx, w.Name, last)
@@ -326,10 +345,14 @@ func (w *waiter) sleep(out Outcome, last error, pause time.Duration) time.Durati
 	if last != nil {
 		return pause
 	}
-	if out.TTL < 0 {
-		return w.Poll
+	longest := w.Poll
+	if w.Delay != nil {
+		longest = max(w.Delay(max(w.refusals, 1)), minSleep)
 	}
-	return min(max(out.TTL, minSleep)+settle, w.Poll)
+	if out.TTL < 0 {
+		return longest
+	}
+	return min(max(out.TTL, minSleep)+settle, longest)
 }
 
 // try asks once, within the time that is left.
@@ -363,7 +386,7 @@ func (w *waiter) ours(err error) error {
 	return err
 }
 
-// lastTry ends a wait. If notifications never worked, a release may have gone
+// lastTry ends a wait. If there were no notifications, a release may have gone
 // unseen, so Redis is asked once more.
 func (w *waiter) lastTry(unseen bool, out Outcome, last error) error {
 	if !unseen || last != nil {
