@@ -42,7 +42,8 @@ var (
 
 // NotAcquiredError matches ErrNotAcquired. Its fields: Name, and Remaining, how
 // long the holder's lease still ran when Redis was last asked (negative if it has
-// no expiry or isn't known).
+// no expiry or isn't known); of permits, Wanted and Free, and Remaining is when enough
+// may have expired.
 type NotAcquiredError = errs.NotAcquiredError
 
 // NotHeldError matches ErrNotHeld, and ErrLost if Reason is Lost. Its fields:

@@ -32,9 +32,18 @@ type NotAcquiredError struct {
 	// Remaining is how long the present holder's lease still ran when Redis
 	// was last asked; negative if it has no expiry or isn't known.
 	Remaining time.Duration
+	// Wanted is how many permits were asked for, and Free how many there were
+	// when Redis was last asked. Both are 0 for a lock.
+	Wanted, Free int64
 }
 
 func (e *NotAcquiredError) Error() string {
+	switch {
+	case e.Wanted > 0 && e.Remaining < 0:
+		return fmt.Sprintf("%v: %s: wanted %d, free %d", ErrNotAcquired, Quote(e.Name), e.Wanted, e.Free)
+	case e.Wanted > 0:
+		return fmt.Sprintf("%v: %s: wanted %d, free %d; enough may be free in %v", ErrNotAcquired, Quote(e.Name), e.Wanted, e.Free, e.Remaining)
+	}
 	if e.Remaining < 0 {
 		return fmt.Sprintf("%v: %s is taken", ErrNotAcquired, Quote(e.Name))
 	}

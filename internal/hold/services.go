@@ -42,6 +42,7 @@ type Services struct {
 	Log     *slog.Logger
 
 	ledger     ledger
+	keepers    keepers
 	mutePubSub sync.Once // logs once that PUBLISH is refused
 }
 
@@ -190,6 +191,7 @@ func (s *Services) Drain(ctx context.Context) error {
 		})
 	}
 	_ = g.Wait() // no goroutine of it fails
+	failed = append(failed, s.keepers.drain(ctx, s.Patience)...)
 	s.ledger.awaitEmpty(ctx, s.Patience)
 	return errors.Join(failed...)
 }
@@ -202,6 +204,7 @@ func (s *Services) Abandon() {
 	for _, e := range s.holders() {
 		e.loseIf(errs.ErrClosed, closed, func(*record) bool { return true })
 	}
+	s.keepers.abandon()
 }
 
 // invalidKey explains a key that isn't a lock of ours.

@@ -22,6 +22,9 @@ type Request struct {
 	// granted, if it was, and keeps copies of it that come late from being
 	// granted anything.
 	Undo func(script.Keys) script.Call
+	// Granted is called, on the caller's goroutine, with the keys and the answer
+	// of the request that was granted; may be nil.
+	Granted func(script.Keys, script.Reply)
 	// Read reads the answer. Its error ends the acquisition; what was asked for
 	// is then undone if the outcome says that it was granted.
 	Read func(script.Reply) (wait.Outcome, error)
@@ -37,6 +40,8 @@ func (o *Object) Acquire(ctx context.Context, spec wait.Spec, r Request) error {
 	if err := o.Check(ctx, r.What); err != nil {
 		return err
 	}
+	o.Begin()
+	defer o.End()
 	spec.Name, spec.Try = o.name, &attempt{Object: o, Request: r}
 	return o.Loop.Acquire(ctx, spec)
 }
@@ -55,16 +60,23 @@ func (a *attempt) Entered() <-chan struct{} { return nil }
 func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
 	keys := a.Keys()
 	call := a.Make(keys).Noting(&a.failure)
+	a.Begin()
 	reply, ok := task.Leave(a.Tasks, ctx.Done(), func() script.Reply {
 		return a.Runner.Do(ctx, time.Now(), until, call)
-	}, func(reply script.Reply) { a.settle(keys, reply) })
+	}, func(reply script.Reply) {
+		defer a.End()
+		a.settle(keys, reply)
+	})
+	if ok {
+		defer a.End()
+	}
 	switch {
 	case !ok:
 		return wait.Outcome{}, a.Gone(ctx, a.What, a.name, &a.failure)
 	case reply.Err != nil:
 		a.settleBehind(keys, reply)
 		if script.IsWrongType(reply.Err) {
-			return wait.Outcome{}, a.InvalidKey(ctx, a.name, a.key, "")
+			return wait.Outcome{}, a.foreign(ctx, reply.Err)
 		}
 		return wait.Outcome{}, fmt.Errorf("holdfast: %s %s: %w", a.What, errs.Quote(a.name), reply.Err)
 	}
@@ -72,6 +84,9 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	if err != nil && out.Granted {
 		a.settleBehind(keys, reply)
 		out = wait.Outcome{}
+	}
+	if out.Granted && a.Granted != nil {
+		a.Granted(keys, reply)
 	}
 	return out, err
 }
@@ -100,6 +115,6 @@ func (a *attempt) settle(keys script.Keys, reply script.Reply) {
 // settleBehind is settle on a goroutine of its own: the caller has its error.
 func (a *attempt) settleBehind(keys script.Keys, reply script.Reply) {
 	if reply.Err == nil || reply.MaybeRan {
-		a.Tasks.Go(func() { a.settle(keys, reply) }) // after Close it is left to itself
+		a.goOn(func() { a.settle(keys, reply) })
 	}
 }

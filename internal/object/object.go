@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
@@ -86,15 +87,23 @@ const behind = time.Minute
 // ErrUnavailable if nothing was sent; ErrDenied; ErrInvalid if the key holds
 // something else; ErrClosed; the context's.
 func (o *Object) Change(ctx context.Context, what string, d Delivery, call script.Call) (int64, error) {
+	reply, err := o.Request(ctx, what, d, call)
+	return reply.Int(), err
+}
+
+// Request is Change for a caller who wants to know more of the reply. Its Err is
+// told by the error alone.
+func (o *Object) Request(ctx context.Context, what string, d Delivery, call script.Call) (script.Reply, error) {
+	var none script.Reply
 	if ctx == nil && d == Eventually { // giving back should not fail over that
 		ctx = context.Background()
 	}
 	if err := o.Check(ctx, what); err != nil {
-		return 0, err
+		return none, err
 	}
 	if ctx.Err() != nil {
 		if d == AtMostNow {
-			return 0, o.Gone(ctx, what, o.name, nil)
+			return none, o.Gone(ctx, what, o.name, nil)
 		}
 		bound, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), o.Patience, script.ErrPatience)
 		defer cancel()
@@ -111,25 +120,56 @@ func (o *Object) Change(ctx context.Context, what string, d Delivery, call scrip
 			o.Log.Warn("holdfast: a request behind its caller failed", "request", what, "name", o.name, "cause", reply.Err)
 		}
 	}
+	o.Begin()
 	reply, ok := task.Leave(o.Tasks, ctx.Done(), func() script.Reply {
 		return o.Send(context.WithoutCancel(ctx), o.Patience, call)
-	}, goOn)
+	}, func(reply script.Reply) {
+		defer o.End()
+		goOn(reply)
+	})
+	if ok {
+		defer o.End()
+	}
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("%w: %s %s: %w", errs.ErrUncertain, what, errs.Quote(o.name), o.Gone(ctx, what, o.name, failure))
+		return none, fmt.Errorf("%w: %s %s: %w", errs.ErrUncertain, what, errs.Quote(o.name), o.Gone(ctx, what, o.name, failure))
 	case script.IsWrongType(reply.Err):
-		return 0, o.InvalidKey(ctx, o.name, o.key, "")
+		return none, o.foreign(ctx, reply.Err)
 	case reply.Err != nil:
 		err := fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(o.name), reply.Err)
 		if reply.MaybeRan {
 			err = fmt.Errorf("%w: %s %s: %w", errs.ErrUncertain, what, errs.Quote(o.name), reply.Err)
 		}
 		if d == Eventually {
-			o.Tasks.Go(func() { goOn(reply) }) // after Close nothing goes on
+			o.goOn(func() { goOn(reply) })
 		}
-		return 0, err
+		return none, err
 	}
-	return reply.Int(), nil
+	return reply, nil
+}
+
+// goOn does something behind the caller. After Close it is left to itself.
+func (o *Object) goOn(f func()) {
+	o.Begin()
+	if !o.Tasks.Go(func() {
+		defer o.End()
+		f()
+	}) {
+		o.End()
+	}
+}
+
+// foreignMark opens the error of a script that found a value of the right type
+// which is nothing of ours: WRONGTYPE holdfast: what it is
+const foreignMark = "WRONGTYPE holdfast: "
+
+// foreign explains a key that holds something else.
+func (o *Object) foreign(ctx context.Context, err error) error {
+	what := ""
+	if _, said, ok := strings.Cut(err.Error(), foreignMark); ok {
+		what, _, _ = strings.Cut(said, " script:") // Redis 7 adds where it was said
+	}
+	return o.InvalidKey(ctx, o.name, o.key, what)
 }
 
 // Ask runs a reading command and leaves it at the end of ctx. Errors:
@@ -143,7 +183,7 @@ func Ask[T any](ctx context.Context, o *Object, what string, run func(context.Co
 	val, err := hold.Query(ctx, o.Services, run)
 	switch {
 	case script.IsWrongType(err):
-		return zero, o.InvalidKey(ctx, o.name, o.key, "")
+		return zero, o.foreign(ctx, err)
 	case err != nil:
 		return zero, fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(o.name), err)
 	}

@@ -11,13 +11,20 @@ import (
 // lines are the local lines of a client, by key.
 type lines struct {
 	mu    sync.Mutex
-	byKey map[string]*line
+	byKey map[lineKey]*line
+}
+
+// lineKey is a name, and the number of permits that is wanted of it: 0 where
+// only one can hold it.
+type lineKey struct {
+	name   string
+	wanted int64
 }
 
 // line is where goroutines of one client that want the same name stand. Only
 // the first asks Redis. It goes when the last one leaves.
 type line struct {
-	key string
+	key lineKey
 
 	mu          sync.Mutex
 	first, last *place
@@ -48,13 +55,20 @@ var (
 
 func init() { close(open) }
 
-func (ls *lines) join(key string) *place {
+// standing reports whether anybody stands in a line.
+func (ls *lines) standing(key lineKey) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.byKey[key] != nil
+}
+
+func (ls *lines) join(key lineKey) *place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byKey[key]
 	if l == nil {
 		if ls.byKey == nil {
-			ls.byKey = make(map[string]*line)
+			ls.byKey = make(map[lineKey]*line)
 		}
 		l = &line{key: key, known: Outcome{TTL: -1}, err: errNoAnswerYet}
 		ls.byKey[key] = l
@@ -139,13 +153,20 @@ func (l *line) earLocked() <-chan struct{} {
 	return l.poke
 }
 
+// listens reports whether the line's subscription stands.
+func (l *line) listens() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sub != nil && isClosed(l.sub.Ready())
+}
+
 // learn notes what Redis answered the first in line.
 func (l *line) learn(out Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if out.Granted {
 		// TTL is the lease that the first was just given.
-		l.known, l.err = Outcome{TTL: out.TTL}, nil
+		l.known, l.err = Outcome{TTL: out.TTL, Free: l.known.Free}, nil
 		return
 	}
 	if err != nil && !errors.Is(err, errs.ErrUnavailable) {
@@ -174,22 +195,41 @@ func (l *line) takenByNeighbour() bool {
 // stands needs no more.
 func (l *Loop) Released(key string, heard bool) {
 	l.lines.mu.Lock()
-	ln := l.lines.byKey[key]
+	ln := l.lines.byKey[lineKey{name: key}]
 	l.lines.mu.Unlock()
-	if ln == nil {
+	if ln != nil {
+		ln.released(heard)
+	}
+}
+
+// Freed tells all lines for permits of a name that some came free of which no
+// notification tells.
+func (l *Loop) Freed(name string) {
+	var all []*line
+	l.lines.mu.Lock()
+	for k, ln := range l.lines.byKey {
+		if k.name == name && k.wanted > 0 {
+			all = append(all, ln)
+		}
+	}
+	l.lines.mu.Unlock()
+	for _, ln := range all {
+		ln.released(false)
+	}
+}
+
+func (l *line) released(heard bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poke == nil {
+		l.poked = true // nobody sleeps yet
 		return
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if ln.poke == nil {
-		ln.poked = true // nobody sleeps yet
-		return
-	}
-	if heard && ln.sub != nil && isClosed(ln.sub.Ready()) {
+	if heard && l.sub != nil && isClosed(l.sub.Ready()) {
 		return // they will hear
 	}
 	select {
-	case ln.poke <- struct{}{}:
+	case l.poke <- struct{}{}:
 	default:
 	}
 }

@@ -24,6 +24,8 @@ const (
 	// much a wait can be late where Redis doesn't answer.
 	firstTry = 500 * time.Millisecond
 	laterTry = 250 * time.Millisecond
+	// firstPause is the first one between two tries without an answer.
+	firstPause = 50 * time.Millisecond
 )
 
 // Subscription is a place on a channel.
@@ -41,6 +43,8 @@ type Outcome struct {
 	// TTL is, after a refusal, how long to wait at most before trying again;
 	// negative if Redis knows no such time.
 	TTL time.Duration
+	// Free is, after a refusal of permits, how many there were.
+	Free int64
 }
 
 // Spec is one acquisition.
@@ -49,7 +53,12 @@ type Spec struct {
 	// Line is the key on which goroutines of this client stand in line, so
 	// that only the first of them asks Redis; empty for primitives that
 	// several may hold.
-	Line    string
+	Line string
+	// Wanted is how many permits are asked for; 0 for what only one can hold.
+	// Callers that want the same number stand in one line. It begins with the
+	// first that is refused: until then all ask side by side. Who is granted
+	// lets the next in line try at once.
+	Wanted  int64
 	Channel string
 	// Delay, if there is one, stands in for the channel: who waits hears nothing,
 	// and asks again after so long, or when the holder's lease runs out before. It
@@ -103,7 +112,13 @@ func (l *Loop) Acquire(ctx context.Context, s Spec) error {
 		w.over = w.timer.C
 	}
 	if s.Line != "" {
-		w.place = l.lines.join(s.Line)
+		k := lineKey{s.Line, s.Wanted}
+		if s.Wanted > 0 && !l.lines.standing(k) {
+			if done, err := w.ahead(); done {
+				return err
+			}
+		}
+		w.place = l.lines.join(k)
 		defer func() { w.leave() }()
 		switch err := w.awaitTurn(); {
 		case errors.Is(err, errServed):
@@ -121,9 +136,14 @@ func (l *Loop) tryOnce(ctx context.Context, s Spec) error {
 	case err != nil:
 		return err
 	case !out.Granted:
-		return &errs.NotAcquiredError{Name: s.Name, Remaining: out.TTL}
+		return s.refused(out)
 	}
 	return nil
+}
+
+// refused is the error of a caller who was told out and waits no longer.
+func (s Spec) refused(out Outcome) error {
+	return &errs.NotAcquiredError{Name: s.Name, Remaining: out.TTL, Wanted: s.Wanted, Free: out.Free}
 }
 
 // ended answers why no further try is due: context or Close. last is the last
@@ -158,6 +178,10 @@ type waiter struct {
 	tried    bool
 	granted  bool
 	refusals int
+	// asked: it was refused before it stood in line, with this answer.
+	asked bool
+	out   Outcome
+	last  error
 }
 
 func latest(a, b time.Time) time.Time {
@@ -167,6 +191,25 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+// ahead asks before standing in line, where nobody does.
+func (w *waiter) ahead() (done bool, err error) {
+	w.out, w.last = w.try()
+	switch {
+	case w.last == nil && w.out.Granted:
+		return true, nil
+	case w.last != nil && !script.Temporary(w.last):
+		return true, w.last
+	}
+	if err := w.ended(w.ctx, w.Name, w.last); err != nil {
+		return true, err
+	}
+	if w.isOver() {
+		return true, w.late(w.out, w.last)
+	}
+	w.asked = true
+	return false, nil
+}
+
 // awaitTurn waits until this waiter is first in its line.
 func (w *waiter) awaitTurn() error {
 	select {
@@ -174,6 +217,7 @@ func (w *waiter) awaitTurn() error {
 		return nil
 	default:
 	}
+	w.asked = false // what it was told may be old when its turn comes
 	select {
 	case <-w.place.turn: // or any of the others: select takes any of what is due
 	case <-w.Try.Entered():
@@ -214,7 +258,7 @@ func (w *waiter) late(out Outcome, last error) error {
 	if last != nil {
 		return last
 	}
-	return &errs.NotAcquiredError{Name: w.Name, Remaining: out.TTL}
+	return w.refused(out)
 }
 
 // leave gives up the place in line. Whoever is next takes over the
@@ -222,7 +266,7 @@ func (w *waiter) late(out Outcome, last error) error {
 // taken; otherwise it tries by itself: this is how a wake-up is handed on.
 func (w *waiter) leave() {
 	if w.place != nil {
-		w.lines.leave(w.place, w.granted)
+		w.lines.leave(w.place, w.granted && w.Wanted == 0)
 	}
 }
 
@@ -273,11 +317,24 @@ func (w *waiter) loop() error {
 		pause time.Duration
 	)
 	try := true
-	if w.place != nil && w.place.line.takenByNeighbour() {
+	switch {
+	case w.asked:
+		// Refused a moment ago: the next time is when we listen.
+		try = false
+		out, last = w.out, w.last
+		w.place.line.learn(out, last)
+		if last != nil {
+			pause = firstPause
+		}
+	case w.place != nil && w.place.line.takenByNeighbour():
 		// The one before us in line has just got it, and what is published
 		// since arrives: asking would tell us what we know.
 		try = false
 		out, _ = w.place.line.lastKnown()
+		sub, poke = w.listen()
+		wake = sub.Wake()
+	case w.place != nil && w.place.line.listens():
+		// So it is for the first try already, and needs no second one.
 		sub, poke = w.listen()
 		wake = sub.Wake()
 	}
@@ -291,7 +348,7 @@ func (w *waiter) loop() error {
 			case last != nil && !script.Temporary(last):
 				return last
 			case last != nil:
-				pause = min(max(2*pause, 50*time.Millisecond), time.Second)
+				pause = min(max(2*pause, firstPause), time.Second)
 			default:
 				pause = 0
 				w.refusals++
