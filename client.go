@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/task"
 	"github.com/holdfast-go/holdfast/internal/wait"
 	"github.com/holdfast-go/holdfast/pubsub"
+	"github.com/holdfast-go/holdfast/rlatch"
 	"github.com/holdfast-go/holdfast/rlock"
 	"github.com/holdfast-go/holdfast/watchdog"
 )
@@ -119,6 +120,10 @@ func (c *Client) FencedLock(name string, opts ...rlock.LockOption) *rlock.Fenced
 func (c *Client) SpinLock(name string, b rlock.Backoff, opts ...rlock.LockOption) *rlock.SpinLock {
 	return rlock.NewSpinLock(c.services, name, b, opts...)
 }
+
+// Latch answers the count-down latch of a name: Redisson's RCountDownLatch. It
+// sends nothing; a bad name is ErrInvalid from the first call.
+func (c *Client) Latch(name string) *rlatch.Latch { return rlatch.NewLatch(c.services, name) }
 
 // Resume takes up a hold that Hold.Detach let go of, in this process or
 // another: it is renewed here from now on, or has the fixed lease of Lease(d).

@@ -20,7 +20,7 @@ type Request struct {
 	Make func(script.Keys) script.Call
 	// Undo takes back what the request whose marker stands in Voided was
 	// granted, if it was, and keeps copies of it that come late from being
-	// granted anything.
+	// granted anything; nil for a request that changes nothing.
 	Undo func(script.Keys) script.Call
 	// Granted is called, on the caller's goroutine, with the keys and the answer
 	// of the request that was granted; may be nil.
@@ -93,7 +93,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 
 // settle undoes a request whose caller has left.
 func (a *attempt) settle(keys script.Keys, reply script.Reply) {
-	if reply.Err != nil && !reply.MaybeRan {
+	if a.Undo == nil || reply.Err != nil && !reply.MaybeRan {
 		return
 	}
 	if reply.Err == nil {
@@ -114,7 +114,7 @@ func (a *attempt) settle(keys script.Keys, reply script.Reply) {
 
 // settleBehind is settle on a goroutine of its own: the caller has its error.
 func (a *attempt) settleBehind(keys script.Keys, reply script.Reply) {
-	if reply.Err == nil || reply.MaybeRan {
+	if a.Undo != nil && (reply.Err == nil || reply.MaybeRan) {
 		a.goOn(func() { a.settle(keys, reply) })
 	}
 }
