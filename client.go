@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/pubsub"
 	"github.com/holdfast-go/holdfast/rlatch"
 	"github.com/holdfast-go/holdfast/rlock"
+	"github.com/holdfast-go/holdfast/rsemaphore"
 	"github.com/holdfast-go/holdfast/watchdog"
 )
 
@@ -124,6 +125,12 @@ func (c *Client) SpinLock(name string, b rlock.Backoff, opts ...rlock.LockOption
 // Latch answers the count-down latch of a name: Redisson's RCountDownLatch. It
 // sends nothing; a bad name is ErrInvalid from the first call.
 func (c *Client) Latch(name string) *rlatch.Latch { return rlatch.NewLatch(c.services, name) }
+
+// Semaphore answers the semaphore of a name: Redisson's RSemaphore. It sends
+// nothing; a bad name is ErrInvalid from the first call.
+func (c *Client) Semaphore(name string) *rsemaphore.Semaphore {
+	return rsemaphore.NewSemaphore(c.services, name)
+}
 
 // Resume takes up a hold that Hold.Detach let go of, in this process or
 // another: it is renewed here from now on, or has the fixed lease of Lease(d).
