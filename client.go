@@ -75,10 +75,16 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 	c := &Client{tasks: task.NewGroup(), owned: owned, stopped: make(chan struct{})}
 	id := uuid.NewString()
-	c.hub = pubsub.New(rdb, c.tasks, set.log)
+	runner := script.NewRunner(rdb, set.log, c.tasks.Done())
+	runner.Shard(set.sharding)
+	sharded := runner.Sharded
+	if _, cluster := rdb.(*redis.ClusterClient); !cluster && set.sharding != On {
+		sharded = nil
+	}
+	c.hub = pubsub.New(rdb, sharded, c.tasks, set.log)
 	c.services = &hold.Services{
 		ClientID: id,
-		Runner:   script.NewRunner(rdb, set.log, c.tasks.Done()),
+		Runner:   runner,
 		Tasks:    c.tasks,
 		Loop: &wait.Loop{
 			Subscribe: func(channel string) wait.Subscription { return c.hub.Subscribe(channel) },

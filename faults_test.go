@@ -69,7 +69,11 @@ func scriptTexts(t testing.TB, file string) []string {
 	require.NoError(t, err)
 	body, err := os.ReadFile("rlock/" + file)
 	require.NoError(t, err)
-	return []string{string(body), string(opening) + string(body)}
+	head, rest, ok := strings.Cut(string(body), "\n-- marker.lua stands here.\n")
+	if !ok {
+		head, rest = "", string(body)
+	}
+	return []string{string(body), head + "\n" + string(opening) + rest}
 }
 
 func loadScripts(t testing.TB, rdb *redis.Client) {

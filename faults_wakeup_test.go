@@ -32,7 +32,7 @@ type party struct {
 	log      *diary
 }
 
-func newParty(t *testing.T, rdb *redis.Client, opts ...holdfast.Option) *party {
+func newParty(t *testing.T, rdb redis.UniversalClient, opts ...holdfast.Option) *party {
 	t.Helper()
 	p := &party{sent: &redistest.CommandCounter{}, answered: &answers{}, log: &diary{}}
 	rdb.AddHook(p.sent)

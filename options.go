@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/lease"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Option configures a Client. Options are checked in New and Open.
@@ -19,6 +20,7 @@ type settings struct {
 	patience time.Duration
 	poll     time.Duration
 	mapName  func(string) string
+	sharding ShardedPubSub
 	log      *slog.Logger
 }
 
@@ -95,6 +97,34 @@ func WithPollFallback(d time.Duration) Option {
 			return errs.Invalid("WithPollFallback(%v): polling faster than every 10ms would be a load test", d)
 		}
 		s.poll = min(d, lease.Max)
+		return nil
+	}
+}
+
+// ShardedPubSub is a mode of WithShardedPubSub.
+type ShardedPubSub = script.Sharding
+
+// Modes of WithShardedPubSub.
+const (
+	// Auto is On where the nodes of a cluster know sharded pub/sub (Redis 7,
+	// Valkey), else Off.
+	Auto = script.Auto
+	// On is SPUBLISH and SSUBSCRIBE: a release is told in its shard only.
+	On = script.On
+	// Off is PUBLISH and SUBSCRIBE: every node of a cluster is told every release.
+	Off = script.Off
+)
+
+// WithShardedPubSub sets how releases are told to waiters. Default Auto, which
+// one node of the cluster is asked for, once: a cluster whose nodes are being
+// upgraded needs On or Off. Redisson has the same three modes, AUTO by default;
+// services that share locks must agree, else their waiters only poll each other.
+func WithShardedPubSub(mode ShardedPubSub) Option {
+	return func(s *settings) error {
+		if mode < Auto || mode > Off {
+			return errs.Invalid("WithShardedPubSub(%d): choose Auto, On or Off", mode)
+		}
+		s.sharding = mode
 		return nil
 	}
 }

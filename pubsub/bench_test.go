@@ -46,7 +46,7 @@ func newBench(t *testing.T, srv *redistest.Server, proxy *faultproxy.Proxy, mod 
 		}
 	})
 	b := &bench{t: t, tasks: task.NewGroup(), admin: srv.Client(t), log: &logbook{}}
-	b.Hub = New(srv.Client(t, mod...), b.tasks, slog.New(slog.NewTextHandler(b.log, nil)))
+	b.Hub = New(srv.Client(t, mod...), nil, b.tasks, slog.New(slog.NewTextHandler(b.log, nil)))
 	t.Cleanup(b.close)
 	return b
 }
@@ -111,7 +111,7 @@ func (b *bench) caughtUp() {
 // handled returns when the hub has looked at everything it was told.
 func (b *bench) handled() {
 	b.t.Helper()
-	redistest.Eventually(b.t, prompt, func() bool { return len(b.link.kick) == 0 }, "the hub doesn't look")
+	redistest.Eventually(b.t, prompt, func() bool { return len(b.plain.kick) == 0 }, "the hub doesn't look")
 }
 
 func has(c <-chan struct{}) bool {

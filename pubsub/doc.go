@@ -33,9 +33,13 @@
 // ACL without channels) or pub/sub is missing, Ready stays open and waiters live
 // on their slow poll; it is asked again every few seconds.
 //
-// # Place of sharded pub/sub
+// # Sharded pub/sub
 //
-// A [link] is one connection and its channels. A hub has one, and
-// [Hub.Subscribe] picks it; on a cluster with sharded pub/sub it would pick one
-// per shard, and the link would send SSUBSCRIBE.
+// A [link] is one connection and its channels. Without shards a hub has one. On
+// a cluster with sharded pub/sub it has one per node that serves a channel, and
+// channels whose node isn't known, or doesn't serve them any more (their slot
+// has moved, the node is gone), go through the link to nowhere, whose goroutine
+// finds their node and moves them there. A channel that was confirmed before
+// wakes its waiters when it is confirmed again. SSUBSCRIBE carries channels of
+// one slot only, so that a reconnect takes a round trip per slot in use.
 package pubsub

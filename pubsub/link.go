@@ -5,11 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/task"
 )
 
@@ -42,9 +45,10 @@ const (
 	leaving                // UNSUBSCRIBE was sent
 )
 
-// topic is one channel. All fields but ready are guarded by link.mu.
+// topic is one channel. All fields but ready are guarded by mu.
 type topic struct {
 	channel string
+	link    *link         // that carries it
 	ready   chan struct{} // closed at the first confirmation
 	isReady bool
 	subs    map[*Subscription]struct{}
@@ -61,13 +65,21 @@ type topic struct {
 // link is one pub/sub connection with its channels. One goroutine, run, writes
 // to it; a second one, read, receives, and never blocks but on the connection.
 type link struct {
-	rdb   redis.UniversalClient
-	tasks *task.Group
-	log   *slog.Logger
-	kick  chan struct{} // one slot: there may be something to do for run
+	// connect makes the connection, at the first command. Guarded by mu.
+	connect func(context.Context) *redis.PubSub
+	// run is the life of the link.
+	run func()
+	// astray takes a channel that this link can't carry; nil if it carries all.
+	// It needs mu.
+	astray func(*link, *topic)
+	verbs  verbs
+	tasks  *task.Group
+	log    *slog.Logger
+	kick   chan struct{} // one slot: there may be something to do for run
 
-	// mu is a leaf: no call to Redis or to a waiter under it.
-	mu      sync.Mutex
+	// mu is the hub's, so that a channel can move from link to link. It is a
+	// leaf: no call to Redis or to a waiter under it.
+	mu      *sync.Mutex
 	running bool
 	topics  map[string]*topic
 	// open are the topics with something to do: wanted, or without a waiter.
@@ -83,45 +95,59 @@ type link struct {
 	sound       bool      // something was confirmed on this connection
 }
 
-func newLink(rdb redis.UniversalClient, tasks *task.Group, log *slog.Logger) *link {
-	return &link{
-		rdb: rdb, tasks: tasks, log: log,
+// verbs are the commands of one way of publishing.
+type verbs struct {
+	subscribe, unsubscribe string
+	// bySlot: one command carries channels of one cluster slot only.
+	bySlot bool
+}
+
+var (
+	plainVerbs   = verbs{subscribe: "subscribe", unsubscribe: "unsubscribe"}
+	shardedVerbs = verbs{subscribe: "ssubscribe", unsubscribe: "sunsubscribe", bySlot: true}
+)
+
+func (h *Hub) newLink(v verbs, connect func(context.Context) *redis.PubSub) *link {
+	l := &link{
+		connect: connect, verbs: v, mu: &h.mu, tasks: h.tasks, log: h.log,
 		kick:    make(chan struct{}, 1),
 		topics:  make(map[string]*topic),
 		open:    make(map[string]*topic),
 		pending: make(map[string]struct{}),
 	}
+	l.run = l.keep
+	return l
 }
 
-func (l *link) channels() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.topics)
-}
-
-func (l *link) subscribe(channel string) *Subscription {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// carries answers the channel's topic, unless it is about to go.
+func (l *link) carries(channel string) *topic {
 	t := l.topics[channel]
 	if t == nil || t.state == leaving { // an UNSUBSCRIBE under way is answered first
-		t = &topic{channel: channel, ready: make(chan struct{}), subs: make(map[*Subscription]struct{})}
-		l.topics[channel] = t
+		return nil
 	}
-	s := &Subscription{link: l, topic: t, wake: make(chan struct{}, 1)}
-	t.subs[s] = struct{}{}
+	return t
+}
+
+// takeLocked gives a topic to this link, which has its life from now on.
+func (l *link) takeLocked(t *topic) {
+	t.link, t.state = l, wanted
+	l.topics[t.channel] = t
 	l.noteLocked(t)
 	if !l.running {
 		l.running = l.tasks.Go(l.run)
 	}
-	if t.state == wanted {
-		l.nudge()
+	l.nudge()
+}
+
+// dropLocked takes a topic from this link.
+func (l *link) dropLocked(t *topic) {
+	if l.topics[t.channel] == t {
+		delete(l.topics, t.channel)
+		delete(l.open, t.channel)
 	}
-	return s
 }
 
 func (l *link) leave(s *Subscription) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(s.topic.subs, s)
 	if len(s.topic.subs) > 0 {
 		return
@@ -138,8 +164,8 @@ func (l *link) nudge() {
 	}
 }
 
-// run keeps a connection as long as there are channels.
-func (l *link) run() {
+// keep keeps a connection as long as there are channels.
+func (l *link) keep() {
 	pause := minReconnect
 	for {
 		if !l.awaitTopics() {
@@ -222,6 +248,9 @@ func (l *link) reset() bool {
 	for _, t := range l.topics {
 		t.state = wanted
 		l.noteLocked(t)
+		if l.astray != nil { // its shard may be elsewhere by now
+			l.astray(l, t)
+		}
 	}
 	clear(l.pending)
 	l.pendingKind = ""
@@ -233,7 +262,10 @@ func (l *link) reset() bool {
 // session is the life of one connection.
 func (l *link) session() error {
 	ctx := l.tasks.Context()
-	ps := l.rdb.Subscribe(ctx) // no channel: doesn't connect yet
+	l.mu.Lock()
+	connect := l.connect
+	l.mu.Unlock()
+	ps := connect(ctx)
 	dead := make(chan error, 1)
 	defer func() { _ = ps.Close() }() // ends read; nothing to do about an error
 	l.heard()
@@ -245,10 +277,14 @@ func (l *link) session() error {
 		kind, channels, sleep := l.next(time.Now())
 		var err error
 		switch kind {
-		case "subscribe":
+		case plainVerbs.subscribe:
 			err = ps.Subscribe(ctx, channels...)
-		case "unsubscribe":
+		case plainVerbs.unsubscribe:
 			err = ps.Unsubscribe(ctx, channels...)
+		case shardedVerbs.subscribe:
+			err = ps.SSubscribe(ctx, channels...)
+		case shardedVerbs.unsubscribe:
+			err = ps.SUnsubscribe(ctx, channels...)
 		case "ping":
 			err = ps.Ping(ctx)
 		case "dead":
@@ -326,7 +362,7 @@ func (l *link) next(now time.Time) (kind string, channels []string, sleep time.D
 			sleep = min(sleep, t.refusedUntil.Sub(now))
 		case t.state == wanted && t.alone:
 			alone := []string{c}
-			return l.sendLocked("subscribe", alone, now), alone, sleep
+			return l.sendLocked(l.verbs.subscribe, alone, now), alone, sleep
 		case t.state == wanted:
 			subscribe = append(subscribe, c)
 		case t.state == confirmed && len(t.subs) == 0:
@@ -338,17 +374,28 @@ func (l *link) next(now time.Time) (kind string, channels []string, sleep time.D
 		}
 	}
 	if len(subscribe) > 0 {
-		return l.sendLocked("subscribe", subscribe, now), subscribe, sleep
+		subscribe = l.together(subscribe)
+		return l.sendLocked(l.verbs.subscribe, subscribe, now), subscribe, sleep
 	}
 	if len(unsubscribe) > 0 {
-		return l.sendLocked("unsubscribe", unsubscribe, now), unsubscribe, sleep
+		unsubscribe = l.together(unsubscribe)
+		return l.sendLocked(l.verbs.unsubscribe, unsubscribe, now), unsubscribe, sleep
 	}
 	return "", nil, sleep
 }
 
+// together answers those of channels that may stand in one command.
+func (l *link) together(channels []string) []string {
+	if !l.verbs.bySlot {
+		return channels
+	}
+	slot := keys.Slot(channels[0])
+	return slices.DeleteFunc(channels, func(c string) bool { return keys.Slot(c) != slot })
+}
+
 func (l *link) sendLocked(kind string, channels []string, now time.Time) string {
 	to := asked
-	if kind == "unsubscribe" {
+	if kind == l.verbs.unsubscribe {
 		to = leaving
 	}
 	for _, c := range channels {
@@ -414,10 +461,15 @@ func (l *link) answered(kind, channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heardLocked()
+	t := l.topics[channel]
+	if kind == l.verbs.unsubscribe && t != nil && t.state == confirmed && l.astray != nil {
+		l.astray(l, t) // not asked for: the slot has moved
+		return
+	}
 	if kind != l.pendingKind {
 		return
 	}
-	if t := l.topics[channel]; t != nil {
+	if t != nil {
 		switch t.state {
 		case asked:
 			t.state, t.alone = confirmed, false
@@ -450,17 +502,18 @@ func (l *link) finishedLocked() {
 
 // refused takes an error reply: the SUBSCRIBE under way was not granted.
 func (l *link) refused(err error) {
-	if channel := l.refuse(); channel != "" {
+	if channel := l.refuse(script.Temporary(script.Explain(err))); channel != "" {
 		l.log.Warn("holdfast: waiting without notifications: SUBSCRIBE was refused", "channel", channel, "cause", err)
 	}
 }
 
-// refuse answers the channel that was refused, if it was one alone.
-func (l *link) refuse() (channel string) {
+// refuse answers the channel that was refused, if it was one alone. moved: this
+// node doesn't serve it now.
+func (l *link) refuse(moved bool) (channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heardLocked()
-	if l.pendingKind != "subscribe" {
+	if l.pendingKind != l.verbs.subscribe {
 		return ""
 	}
 	several := len(l.pending) > 1
@@ -471,6 +524,10 @@ func (l *link) refuse() (channel string) {
 		}
 		t.state = wanted
 		l.noteLocked(t)
+		if moved && l.astray != nil {
+			l.astray(l, t)
+			continue
+		}
 		if several {
 			t.alone = true // to find out which of them it was
 			continue

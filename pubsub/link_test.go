@@ -140,10 +140,10 @@ func TestSubscribeBetweenPingAndPong(t *testing.T) {
 	b.ready(b.channel(1))
 	gate := make(chan struct{})
 	ping := p.Add(faultproxy.Rule{Match: faultproxy.Cmd("ping"), Do: faultproxy.HoldReply(gate)})
-	b.link.mu.Lock()
-	b.link.lastRead = time.Now().Add(-pingAfter) // as if it had been quiet
-	b.link.mu.Unlock()
-	b.link.nudge()
+	b.plain.mu.Lock()
+	b.plain.lastRead = time.Now().Add(-pingAfter) // as if it had been quiet
+	b.plain.mu.Unlock()
+	b.plain.nudge()
 	b.await(ping.Done(), "ping")
 	s := b.Subscribe(b.channel(2))
 	b.handled()
@@ -157,10 +157,10 @@ func TestConnectionWithoutChannelsIsClosed(t *testing.T) {
 	b.ready(b.channel(1)).Close()
 	b.nothingLeft()
 	require.Equal(t, 1, p.Conns())
-	b.link.mu.Lock()
-	b.link.emptySince = time.Now().Add(-idleAfter) // as if it had been long
-	b.link.mu.Unlock()
-	b.link.nudge()
+	b.plain.mu.Lock()
+	b.plain.emptySince = time.Now().Add(-idleAfter) // as if it had been long
+	b.plain.mu.Unlock()
+	b.plain.nudge()
 	redistest.Eventually(t, prompt, func() bool { return p.Conns() == 0 }, "the connection is kept")
 	require.Empty(t, b.log.String())
 
@@ -176,11 +176,11 @@ func TestSlowConnectionIsKept(t *testing.T) {
 	b = newBench(t, server, nil, func(o *redis.Options) {
 		dial := redis.NewDialer(o)
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			b.link.mu.Lock()
+			b.plain.mu.Lock()
 			long := time.Now().Add(-2*pingAfter - time.Second) // as if it had begun then
-			b.link.lastRead, b.link.pendingFrom = long, long
-			b.link.mu.Unlock()
-			b.link.nudge() // somebody has come meanwhile
+			b.plain.lastRead, b.plain.pendingFrom = long, long
+			b.plain.mu.Unlock()
+			b.plain.nudge() // somebody has come meanwhile
 			return dial(ctx, network, addr)
 		}
 	})
@@ -260,9 +260,9 @@ func TestCloseWithNothingAskedFor(t *testing.T) {
 		p.Cut()
 		redistest.Eventually(t, prompt, func() bool { return b.log.count(lostText) > 0 }, "no word of the cut")
 		redistest.Eventually(t, prompt, func() bool { // it sleeps in a session
-			b.link.mu.Lock()
-			defer b.link.mu.Unlock()
-			return time.Since(b.link.lastRead) > 10*minReconnect
+			b.plain.mu.Lock()
+			defer b.plain.mu.Unlock()
+			return time.Since(b.plain.lastRead) > 10*minReconnect
 		}, "no new session")
 		ends(b)
 	})
@@ -270,7 +270,7 @@ func TestCloseWithNothingAskedFor(t *testing.T) {
 		rdb := server.Client(t)
 		for range 300 {
 			b := &bench{t: t, tasks: task.NewGroup(), log: &logbook{}}
-			b.Hub = New(rdb, b.tasks, slog.New(slog.NewTextHandler(b.log, nil)))
+			b.Hub = New(rdb, nil, b.tasks, slog.New(slog.NewTextHandler(b.log, nil)))
 			s := b.Subscribe(b.channel(1))
 			go s.Close()
 			ends(b)
@@ -313,7 +313,7 @@ func TestClosedWhileSubscribing(t *testing.T) {
 func TestLinkSchedule(t *testing.T) {
 	now := time.Now()
 	fresh := func() *link {
-		l := newLink(nil, task.NewGroup(), slog.New(slog.DiscardHandler))
+		l := New(nil, nil, task.NewGroup(), slog.New(slog.DiscardHandler)).plain
 		l.lastRead = now
 		return l
 	}

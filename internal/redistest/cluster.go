@@ -145,3 +145,91 @@ func (c *Cluster) Client(tb testing.TB, mod ...func(*redis.ClusterOptions)) *red
 	closeAtEnd(tb, rdb)
 	return rdb
 }
+
+// Owner is the node that says it has a slot.
+func (c *Cluster) Owner(tb testing.TB, slot int) *Server {
+	tb.Helper()
+	for _, s := range c.nodes {
+		rdb := redis.NewClient(s.Options())
+		defer rdb.Close()
+		ranges, err := rdb.ClusterSlots(context.Background()).Result()
+		if err != nil {
+			continue // it is down; another knows
+		}
+		for _, r := range ranges {
+			if r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
+				for _, o := range c.nodes {
+					if o.Addr() == r.Nodes[0].Addr {
+						return o
+					}
+				}
+			}
+		}
+	}
+	tb.Fatalf("redistest: no node has slot %d", slot)
+	return nil
+}
+
+// MoveSlot gives a slot and its keys to another node, as resharding does, and
+// returns once both have it so. between, if not nil, is called while the slot is
+// open on both sides, before any key has moved.
+func (c *Cluster) MoveSlot(tb testing.TB, slot int, to *Server, between func()) {
+	tb.Helper()
+	if err := c.moveSlot(context.Background(), slot, c.Owner(tb, slot), to, between); err != nil {
+		tb.Fatalf("redistest: move slot %d: %v", slot, err)
+	}
+}
+
+func (c *Cluster) moveSlot(ctx context.Context, slot int, from, to *Server, between func()) error {
+	src, dst := redis.NewClient(from.Options()), redis.NewClient(to.Options())
+	defer src.Close()
+	defer dst.Close()
+	srcID, err := src.Do(ctx, "cluster", "myid").Text()
+	if err != nil {
+		return err
+	}
+	dstID, err := dst.Do(ctx, "cluster", "myid").Text()
+	if err != nil {
+		return err
+	}
+	if err := dst.Do(ctx, "cluster", "setslot", slot, "importing", srcID).Err(); err != nil {
+		return err
+	}
+	if err := src.Do(ctx, "cluster", "setslot", slot, "migrating", dstID).Err(); err != nil {
+		return err
+	}
+	if between != nil {
+		between()
+	}
+	host, port, err := net.SplitHostPort(to.Addr())
+	if err != nil {
+		return err
+	}
+	for {
+		names, err := src.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			break
+		}
+		args := []any{"migrate", host, port, "", 0, 5000}
+		if to.password != "" {
+			args = append(args, "auth", to.password)
+		}
+		args = append(args, "keys")
+		for _, n := range names {
+			args = append(args, n)
+		}
+		if err := src.Do(ctx, args...).Err(); err != nil {
+			return err
+		}
+	}
+	// The new owner first: at no moment has nobody the slot.
+	for _, rdb := range []*redis.Client{dst, src} {
+		if err := rdb.Do(ctx, "cluster", "setslot", slot, "node", dstID).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -56,6 +56,12 @@ func fateOf(err error) fate {
 	return maybeRan
 }
 
+// isReply reports whether the server answered with an error.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
 // bare is the text of an error reply without what Redis 6 puts before an error
 // that was raised inside a script.
 func bare(reply redis.Error) string {

@@ -33,6 +33,8 @@ type Runner struct {
 	log     *slog.Logger
 	closed  <-chan struct{}
 	ids     atomic.Uint64
+
+	sharding sharding
 }
 
 // NewRunner makes a runner. Once closed is closed it sends nothing a second time.
@@ -103,13 +105,20 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		ctx = bounded{ctx, until}
 	}
 	for {
-		cmd := c.command(ctx, load)
-		err := r.rdb.Process(ctx, cmd)
+		var cmd command
+		sharded, err := r.shards(ctx, &c)
+		fate := notYet
+		if err == nil {
+			cmd = c.command(ctx, sharded, load)
+			err = r.rdb.Process(ctx, cmd)
+			fate = fateOf(err)
+		}
 		if err == nil || errors.Is(err, redis.Nil) {
 			reply.Val, reply.Err = cmd.Val(), nil
 			return reply
 		}
-		switch fateOf(err) {
+		last := err
+		switch fate {
 		case noScript:
 			if !load {
 				load = true
@@ -130,14 +139,14 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			reply.Asked = time.Now() // nothing has run so far
 		}
 		if err := r.pause(ctx, until, &pause); err != nil || ctx.Err() != nil {
-			reply.Err = r.gaveUp(ctx, cmd.Err())
+			reply.Err = r.gaveUp(ctx, last)
 			if errors.Is(err, errs.ErrClosed) {
 				reply.Err = fmt.Errorf("%w: %w", errs.ErrClosed, reply.Err)
 			}
 			reply.MaybeRan = reply.Resent
 			return reply
 		}
-		r.log.DebugContext(ctx, "holdfast: sending again", "script", c.script.name, "cause", cmd.Err())
+		r.log.DebugContext(ctx, "holdfast: sending again", "script", c.script.name, "cause", last)
 	}
 }
 
@@ -253,7 +262,9 @@ func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []
 	cmds := make([]command, len(todo))
 	asked := time.Now()
 	for i, n := range todo {
-		cmds[i] = calls[n].command(ctx, load)
+		// Undecided, it goes out as it is: what waits will then poll.
+		sharded, _ := r.shards(ctx, &calls[n])
+		cmds[i] = calls[n].command(ctx, sharded, load)
 		_ = pipe.Process(ctx, cmds[i]) // queues only: the error is the command's
 	}
 	_, _ = pipe.Exec(ctx) // likewise

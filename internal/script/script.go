@@ -20,16 +20,31 @@ var marker string
 // Script is one .lua file.
 type Script struct {
 	name    string
-	src     string
-	shaArg  any // a string, boxed once
-	mutates bool
+	plain   text
+	sharded text // the same, publishing by SPUBLISH
+	// publishes: the texts differ.
+	publishes bool
+	mutates   bool
+}
+
+// text is what Redis is given, and the name that it gives it: strings, boxed
+// once.
+type text struct{ src, sha any }
+
+func newText(src string) text {
+	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
+	return text{src, hex.EncodeToString(sum[:])}
 }
 
 // New makes a script that may run any number of times without harm, at any
-// time: it needs no marker.
+// time: it needs no marker. Where it says 'PUBLISH', in these quotes, it says
+// 'SPUBLISH' on a cluster with sharded pub/sub.
 func New(name, src string) *Script {
-	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
-	return &Script{name: name, src: src, shaArg: hex.EncodeToString(sum[:])}
+	// Two texts instead of an argument: managed services want to see which
+	// commands a script calls.
+	s := &Script{name: name, plain: newText(src), sharded: newText(strings.ReplaceAll(src, "'PUBLISH'", "'SPUBLISH'"))}
+	s.publishes = s.plain != s.sharded
+	return s
 }
 
 // here is the line of a script before which its usual case has been dealt with.
@@ -53,7 +68,7 @@ func Mutating(name, src string) *Script {
 func (s *Script) Name() string { return s.name }
 
 // Source is the text that Redis is given.
-func (s *Script) Source() string { return s.src }
+func (s *Script) Source() string { return s.plain.src.(string) }
 
 // Places in the argument list of an EVALSHA.
 const (
@@ -91,7 +106,7 @@ type Keys struct {
 // NewCall makes a request of a script that needs no marker.
 func NewCall(s *Script, keys []string, argv ...any) Call {
 	args := make([]any, argKeys, argKeys+len(keys)+len(argv))
-	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, len(keys)
+	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.plain.sha, len(keys)
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -110,7 +125,7 @@ func NewMutation(s *Script, keys Keys, defaults []any, argv ...any) Call {
 		n++
 	}
 	args := make([]any, argKeys, argKeys+n+len(argv))
-	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.shaArg, n
+	args[argVerb], args[argScript], args[argNumKeys] = verbSHA, s.plain.sha, n
 	args = append(args, keys.Key, keys.Marker)
 	if keys.Voided != nil {
 		args = append(append(args, keys.Voided), keys.More...)
@@ -149,10 +164,17 @@ func (c *Call) mark(copy any) {
 
 // command makes the command for one sending. load sends the text instead of
 // its hash, which also loads it: the answer to NOSCRIPT.
-func (c *Call) command(ctx context.Context, load bool) command {
-	args := c.args
-	if load {
-		args = append([]any{verbEval, c.script.src}, c.args[argNumKeys:]...)
+func (c *Call) command(ctx context.Context, sharded, load bool) command {
+	args, t := c.args, c.script.plain
+	if sharded {
+		t = c.script.sharded
+	}
+	if load || sharded {
+		verb, which := verbSHA, t.sha
+		if load {
+			verb, which = verbEval, t.src
+		}
+		args = append([]any{verb, which}, c.args[argNumKeys:]...)
 	}
 	return command{redis.NewCmd(ctx, args...)}
 }
