@@ -78,7 +78,7 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 	runner := script.NewRunner(rdb, set.log, c.tasks.Done())
 	runner.Shard(set.sharding)
 	sharded := runner.Sharded
-	if _, cluster := rdb.(*redis.ClusterClient); !cluster && set.sharding != On {
+	if !runner.MayShard() {
 		sharded = nil
 	}
 	c.hub = pubsub.New(rdb, sharded, c.tasks, set.log)

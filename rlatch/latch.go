@@ -40,7 +40,7 @@ func NewLatch(s *hold.Services, name string) *Latch {
 	key := o.RedisKey()
 	l.channel = "redisson_countdownlatch__channel__{" + key + "}"
 	l.channelArg, l.opened = l.channel, keys.Suffixed(key, "holdfast:opened")
-	if s.Runner.Cluster() && strings.Contains(key, "{") {
+	if s.Runner.MayShard() && strings.Contains(key, "{") {
 		o.Refuse(errs.Invalid("name %s: on a cluster a latch's name can't have braces: its channel, %s, falls into another slot than its key; use a name without them", errs.Quote(name), errs.Quote(l.channel)))
 	}
 	return l

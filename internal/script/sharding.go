@@ -33,6 +33,12 @@ const (
 // Shard sets how scripts publish. It is called before the first request.
 func (r *Runner) Shard(mode Sharding) { r.sharding.mode = mode }
 
+// MayShard reports whether SPUBLISH may come to be used, by what is known before
+// anything is sent.
+func (r *Runner) MayShard() bool {
+	return r.sharding.mode == On || r.sharding.mode == Auto && r.cluster != nil
+}
+
 // Sharded reports whether SPUBLISH is used, and asks the cluster unless that is
 // known. An error, go-redis' own, leaves it undecided. Redisson decides likewise,
 // so that both sides of a migration come to the same.
