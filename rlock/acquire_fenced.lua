@@ -39,14 +39,18 @@ if not free then
   end
 end
 
--- pcall: a key of another type. 2^52 - 1 is the last one; see fenced.go.
-local last = redis.pcall('GET', token)
+local max = 4503599627370495 -- 2^52 - 1; see fenced.go
+local last = redis.pcall('GET', token) -- pcall: a key of another type
 if last == false then
   last = '0'
-elseif type(last) ~= 'string' or not (last == '0' or string.find(last, '^[1-9]%d*$')) or tonumber(last) >= 4503599627370495 then
+elseif type(last) ~= 'string' or not (last == '0' or string.find(last, '^[1-9]%d*$')) then
   return answer(5, copy)
 end
 last = tonumber(last)
+local read = not free and copy == '1' and count == '1' and last > 0 -- by an earlier copy
+if last > max or last == max and not read and (free or known == 0) then
+  return answer(5, copy)
+end
 
 if free then
   redis.call('HSET', lock, owner, 1)
@@ -66,7 +70,7 @@ if known > 0 then
   end
   return answer(-2 * known - 1, copy)
 end
-if copy == '1' and count == '1' and last > 0 then
+if read then
   return answer(-2 * last - 1, copy)
 end
 redis.call('INCR', token)
