@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/pubsub"
 	"github.com/holdfast-go/holdfast/rlatch"
 	"github.com/holdfast-go/holdfast/rlock"
+	"github.com/holdfast-go/holdfast/rrwlock"
 	"github.com/holdfast-go/holdfast/rsemaphore"
 	"github.com/holdfast-go/holdfast/watchdog"
 )
@@ -138,6 +139,12 @@ func (c *Client) Semaphore(name string) *rsemaphore.Semaphore {
 	return rsemaphore.NewSemaphore(c.services, name)
 }
 
+// RWLock answers the read-write lock of a name: Redisson's RReadWriteLock. It sends
+// nothing; a bad name is ErrInvalid from the first call.
+func (c *Client) RWLock(name string) *rrwlock.RWLock {
+	return rrwlock.New(c.services, name)
+}
+
 // Resume takes up a hold that Hold.Detach let go of, in this process or
 // another: it is renewed here from now on, or has the fixed lease of Lease(d).
 // A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
@@ -155,6 +162,8 @@ func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option
 	switch {
 	case rlock.Resumes(kind):
 		return rlock.Resume(ctx, c.services, kind, name, handle, opts...)
+	case rrwlock.Resumes(kind):
+		return rrwlock.Resume(ctx, c.services, kind, name, handle, opts...)
 	default:
 		return nil, errs.Invalid("handle is of kind %q, which this version doesn't know: update holdfast", kind)
 	}

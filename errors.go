@@ -20,8 +20,7 @@ var (
 	ErrNoOwner = errs.ErrNoOwner
 	// ErrReentry: the owner holds it already, and the lock isn't re-entrant.
 	ErrReentry = errs.ErrReentry
-	// ErrUpgrade: a reader can't become the writer. For read-write locks; nothing
-	// in this version returns it.
+	// ErrUpgrade: the owner reads, and asks to write: it would wait for itself.
 	ErrUpgrade = errs.ErrUpgrade
 	// ErrNotReplicated: too few replicas acknowledged; it was undone. Nothing in
 	// this version returns it.

@@ -27,6 +27,8 @@ type attempt struct {
 	owner   *owner.Token
 	lease   time.Duration
 	renewed bool
+	waits   bool
+	tried   bool
 	asked   time.Time // of the grant
 	token   int64     // that the grant carries, if the lock is fenced
 	failure script.Failure
@@ -52,7 +54,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	if err != nil {
 		return nil, err
 	}
-	e := m.enter(m.names, t)
+	e := m.enter(t)
 	defer e.exit()
 
 	a := &attempt{Mutex: m, entry: e, owner: t, lease: m.Lease, renewed: true}
@@ -68,12 +70,17 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 		Delay:   m.delay,
 		Try:     a,
 	}
-	if e.count() > 0 || m.kind.Queues() {
+	a.waits = spec.Forever || spec.Wait > 0
+	if m.leaver != nil {
+		spec.Refresh = m.leaver.Refresh()
+	}
+	if e.count() > 0 || m.kind.Queues() || e.inOther() {
 		spec.Line = "" // a re-entry must not stand behind those it keeps out
 	}
 	r := &record{entry: e}
 	h := newHold(ctx, r, t)
 	if err := m.Loop.Acquire(ctx, spec); err != nil {
+		a.leave(ctx, err)
 		return nil, err
 	}
 	r.token = a.token
@@ -102,6 +109,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	if !e.takeTurn(ctx.Done(), until) {
 		return wait.Outcome{}, e.errTurn(ctx, "lock")
 	}
+	a.tried = true
 	if a.nonReentrant && e.count() > 0 {
 		e.giveTurn()
 		return wait.Outcome{}, fmt.Errorf("%w: %s, and this lock is not re-entrant", errs.ErrReentry, errs.Quote(a.name))
@@ -145,6 +153,9 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 			e.loseAll(fmt.Errorf("%w: %s: it belonged to another owner when this one entered again", errs.ErrLost, errs.Quote(a.name)))
 		}
 		e.giveTurn()
+		if n == upgrade {
+			return wait.Outcome{}, errUpgrade(a.name)
+		}
 		if n == refusedEver {
 			return wait.Outcome{TTL: -1}, nil
 		}
@@ -175,7 +186,7 @@ func (a *attempt) ask(ctx context.Context, until time.Time) granted {
 	for i := 1; ; i++ {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
-		args.Field, args.Count, args.Lease = a.entry.fieldArg, g.before+1, a.lease
+		args.Field, args.Count, args.Lease, args.Waits = a.entry.fieldArg, g.before+1, a.lease, a.waits
 		a.fence(&args)
 		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure)))
 		if g.reply.Err != nil {
@@ -217,9 +228,9 @@ func (a *attempt) settleBehind(g granted) {
 func (a *attempt) undo(g granted) {
 	e := a.entry
 	defer e.giveTurn()
-	n, d := e.left(time.Now())
+	n, d, each := e.left(time.Now())
 	args := a.args()
-	args.Voided, args.Field, args.Count, args.Lease = g.marker, e.fieldArg, n, d
+	args.Voided, args.Field, args.Count, args.Lease, args.Leases = g.marker, e.fieldArg, n, d, each
 	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, a.lease), a.kind.Release(args))
 	e.written = n
 	if reply.Err != nil {

@@ -72,14 +72,17 @@ func (s *Services) detach(r *record) (string, error) {
 		return "", errs.Invalid("hold of %s can't be detached: its owner has %d of them; give the inner ones back first", errs.Quote(e.name), n)
 	}
 	s.Watchdog.Stop(r.lease)
-	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: s.ClientID + ":" + uuid.NewString(), Token: r.token}
+	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: e.fieldOf(s.ClientID + ":" + uuid.NewString()), Token: r.token}
 	args := e.args()
-	args.Field, args.To, args.Lease = e.fieldArg, h.Field, max(s.Lease, r.lease.Duration())
+	args.Field, args.To, args.Count, args.Lease = e.fieldArg, h.Field, 1, max(s.Lease, r.lease.Duration())
 	reply := s.Send(context.Background(), s.Patience, e.kind.Transfer(args))
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
 		e.loseAll(fmt.Errorf("%w: %s: the key was gone at a detach", errs.ErrLost, errs.Quote(e.name)))
 		return "", r.notHeldAs(errs.Lost)
+	case reply.Err == nil && reply.Int() == upgrade:
+		s.Watchdog.Keep(r.lease)
+		return "", errBoth(e.name)
 	case reply.Err != nil && !reply.MaybeRan:
 		s.Watchdog.Keep(r.lease)
 		return "", fmt.Errorf("holdfast: detach %s: %w", errs.Quote(e.name), reply.Err)
@@ -154,13 +157,13 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	if m.Tasks.Context().Err() != nil {
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e := m.enter(m.names, t)
+	e := m.enter(t)
 	defer e.exit()
 	if !e.takeTurn(ctx.Done(), time.Now().Add(m.Patience)) {
 		return nil, e.errTurn(ctx, "resume")
 	}
 	q := &resuming{names: m.names, entry: e, h: h, args: m.args()}
-	q.args.Field, q.args.To, q.args.Lease = h.Field, e.field, m.Lease
+	q.args.Field, q.args.To, q.args.Count, q.args.Lease = h.Field, e.field, e.count()+1, m.Lease
 	if o.LeaseSet {
 		q.args.Lease = o.Lease
 	}
@@ -180,9 +183,12 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("holdfast: resume %s: %w", errs.Quote(m.name), reply.Err)
 	}
-	// The field was another's, so what this owner thought to have is lost.
-	e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
-	e.written = 1
+	e.written = q.args.Count
+	if reply.Int() != grantedAgain {
+		// The field was another's, so what this owner thought to have is lost.
+		e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
+		e.written = 1
+	}
 	if !e.add(r, reply.Asked, q.args.Lease, !o.LeaseSet) {
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
@@ -199,7 +205,8 @@ func (q *resuming) settle(reply script.Reply) {
 		return
 	}
 	again := q.names.args()
-	again.Voided, again.Field, again.To, again.Lease = q.args.Marker, q.entry.fieldArg, q.h.Field, q.args.Lease
+	again.Voided, again.Field, again.To, again.Count, again.Lease = q.args.Marker, q.entry.fieldArg, q.h.Field, 1, q.args.Lease
+	_, _, again.Leases = q.entry.left(time.Now())
 	back := q.Send(context.WithoutCancel(q.Tasks.Context()), max(q.Patience, q.args.Lease), q.kind.Transfer(again))
 	q.entry.written = unknown
 	if back.Err != nil {

@@ -40,8 +40,9 @@ func (h *Hold) Context() context.Context {
 	return &h.ctx
 }
 
-// Owner is the holder's field in Redis: <client id>:<owner id>.
-func (h *Hold) Owner() string { return h.record.entry.field }
+// Owner is the holder in Redis: <client id>:<owner id>. That is its field in the
+// lock's hash, where a writer's ends in ":write".
+func (h *Hold) Owner() string { return h.record.entry.ownerOf(h.record.entry.field) }
 
 // Token is the fencing token; 0 if the lock is not fenced.
 func (h *Hold) Token() int64 { return h.record.token }

@@ -56,6 +56,7 @@ type ledger struct {
 	endingOrder []entryKey
 }
 
+// entryKey is a names.ledgerKey and a field.
 type entryKey struct{ key, field string }
 
 // entry is one owner's business with one name. It exists while it has holds or
@@ -104,11 +105,11 @@ func (e *entry) in() <-chan struct{} {
 }
 
 // enter answers the entry of a name and owner, and keeps it until exit.
-func (s *Services) enter(n *names, t *owner.Token) *entry {
-	l := &s.ledger
+func (n *names) enter(t *owner.Token) *entry {
+	l := &n.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := entryKey{n.key, s.field(t)}
+	k := entryKey{n.ledgerKey, n.field(t)}
 	e := l.entries[k]
 	if e == nil {
 		if l.entries == nil {
@@ -126,6 +127,13 @@ func (s *Services) enter(n *names, t *owner.Token) *entry {
 	return e
 }
 
+// stay keeps the entry until another exit.
+func (e *entry) stay() {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.callers++
+}
+
 func (e *entry) exit() {
 	l := &e.ledger
 	l.mu.Lock()
@@ -135,7 +143,7 @@ func (e *entry) exit() {
 }
 
 func (e *entry) forgetLocked() {
-	k := entryKey{e.key, e.field}
+	k := entryKey{e.ledgerKey, e.field}
 	if e.callers == 0 && len(e.holds) == 0 && e.ledger.entries[k] == e {
 		delete(e.ledger.entries, k)
 		if l := &e.ledger; len(l.entries) == 0 && l.empty != nil {
@@ -357,12 +365,12 @@ const maxEndings = 1024
 func (e *entry) rememberLocked(reason errs.Reason) {
 	if !e.chosen {
 		if t := e.tokenLocked(); t != nil {
-			t.Ended(e.key, reason)
+			t.Ended(e.ledgerKey, reason)
 		}
 		return
 	}
 	// Any context may be this owner: the token is not the place.
-	l, k := &e.ledger, entryKey{e.key, e.field}
+	l, k := &e.ledger, entryKey{e.ledgerKey, e.field}
 	if l.endings == nil {
 		l.endings = make(map[entryKey]errs.Reason)
 	}
@@ -427,8 +435,8 @@ func (e *entry) take(r *record, now time.Time) error {
 }
 
 // left is what stays in Redis after a release: the holds that are alive, and a
-// lease for them.
-func (e *entry) left(now time.Time) (n int, d time.Duration) {
+// lease for them; for a Mode, a lease for each, too.
+func (e *entry) left(now time.Time) (n int, d time.Duration, each []time.Duration) {
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -443,7 +451,10 @@ func (e *entry) left(now time.Time) (n int, d time.Duration) {
 			d = max(d, r.lease.Duration())
 		}
 	}
-	return n, d
+	if e.mode != nil {
+		each = e.leasesLocked(now)
+	}
+	return n, d, each
 }
 
 // latest is the owner's latest hold of a name, or nil.

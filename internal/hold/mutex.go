@@ -58,12 +58,12 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 		return err
 	}
 	for {
-		r := m.latest(m.key, field)
+		r := m.latest(m.ledgerKey, field)
 		if r == nil {
 			if m.Tasks.Context().Err() != nil {
 				return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(m.name))
 			}
-			return &errs.NotHeldError{Name: m.name, Reason: m.ending(owner.From(ctx), m.key, field)}
+			return &errs.NotHeldError{Name: m.name, Reason: m.ending(owner.From(ctx), m.ledgerKey, field)}
 		}
 		// Somebody else may give this one back before us; then it is the turn of
 		// the one before it.
@@ -130,6 +130,9 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 
 // IsLocked implements Locker.
 func (m *Mutex) IsLocked(ctx context.Context) (bool, error) {
+	if m.mode != nil {
+		return m.lockedIn(ctx)
+	}
 	n, err := ask(ctx, m, "look at", func(ctx context.Context) (int64, error) {
 		return m.Runner.Redis().HLen(ctx, m.key).Result()
 	})
@@ -147,6 +150,9 @@ func (m *Mutex) HoldCount(ctx context.Context) (int, error) {
 	field, err := m.ownerField(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if m.mode != nil {
+		return m.heldIn(ctx, field)
 	}
 	return ask(ctx, m, "look at", func(ctx context.Context) (int, error) {
 		n, err := m.Runner.Redis().HGet(ctx, m.key, field).Int()

@@ -105,7 +105,7 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		}
 	}
 	if !op.made {
-		n, d := e.left(now)
+		n, d, each := e.left(now)
 		if n == e.written {
 			// Another release of this owner, sent after this one was taken out,
 			// has written the count without it already.
@@ -115,7 +115,7 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		}
 		op.left = n
 		args := e.args()
-		args.Field, args.Count, args.Lease = e.fieldArg, n, d
+		args.Field, args.Count, args.Lease, args.Leases = e.fieldArg, n, d, each
 		op.call, op.made = e.kind.Release(args).Noting(op.failure), true
 	}
 	resent := op.reply.MaybeRan

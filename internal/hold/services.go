@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/lease"
-	"github.com/holdfast-go/holdfast/internal/owner"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/task"
 	"github.com/holdfast-go/holdfast/internal/wait"
@@ -65,6 +64,10 @@ type names struct {
 	keyArg     any
 	channelArg any
 	marker     string // what the markers of this client's requests start with
+	ledgerKey  string // the key, with the mode of a Mode
+	mode       Mode   // kind, if it is one
+	leaver     Leaver // likewise
+	more       []any  // keys of a Keyed kind
 	tokenKey   any    // of a Fenced kind
 	// delay is a Spinner's.
 	delay func(attempt int) time.Duration
@@ -73,6 +76,12 @@ type names struct {
 func (s *Services) newNames(kind Kind, name, key string) *names {
 	n := &names{Services: s, kind: kind, name: name, key: key, channel: kind.Channel(key)}
 	n.keyArg, n.channelArg, n.marker = key, n.channel, s.Runner.MarkerPrefix(key)
+	n.ledgerKey = ledgerKey(kind, key)
+	n.mode, _ = kind.(Mode)
+	n.leaver, _ = kind.(Leaver)
+	if keyed, ok := kind.(Keyed); ok {
+		n.more = keyed.Keys(key)
+	}
 	if f, ok := kind.(Fenced); ok {
 		n.tokenKey = f.TokenKey(key)
 	}
@@ -84,7 +93,7 @@ func (s *Services) newNames(kind Kind, name, key string) *names {
 
 // args are the arguments that all requests on a name have.
 func (n *names) args() Args {
-	return Args{Keys: script.Keys{Key: n.keyArg, Marker: n.Runner.NewMarker(n.marker)}, Channel: n.channelArg}
+	return Args{Keys: script.Keys{Key: n.keyArg, Marker: n.Runner.NewMarker(n.marker), More: n.more}, Channel: n.channelArg}
 }
 
 // Args are the arguments of one request of a lock's script.
@@ -94,8 +103,12 @@ type Args struct {
 	Field   any // of the owner
 	Count   int
 	Lease   time.Duration
-	// To is the field that a transfer gives the hold to.
+	// To is the field that a transfer gives the hold to, which then has Count.
 	To string
+	// Leases are what each hold that stays is to have from now on: for a Mode.
+	Leases []time.Duration
+	// Waits: a refusal isn't the end. For a Leaver.
+	Waits bool
 
 	// TokenKey is where a fenced lock's last token stands, Token what the owner's
 	// holds have, or 0. MaybeIn: the owner's field may be left from a hold that is
@@ -111,7 +124,8 @@ type Kind interface {
 	ID() string
 	// Channel is where a release of key is published.
 	Channel(key string) string
-	// Queues reports whether waiters stand in line in Redis, not here.
+	// Queues reports whether waiters stand in line in Redis, or nowhere, but not
+	// here.
 	Queues() bool
 
 	// Acquire answers as acquire.lua does, Release as release.lua, Extend as
@@ -136,22 +150,16 @@ type Spinner interface {
 // Answers of a lock's scripts.
 const (
 	grantedFirst = 1  // acquire: it was free
-	grantedAgain = 2  // acquire: the owner was in it
+	grantedAgain = 2  // acquire, transfer: the owner was in it
 	refusedEver  = 3  // acquire: taken, without expiry
 	foreignHash  = 4  // acquire, force: another primitive's hash
 	badToken     = 5  // acquire: the token key holds none, or the last there is
+	upgrade      = 6  // acquire, transfer: the owner holds it in the other mode, too
 	refusedFor   = 10 // acquire: taken for so many ms less this
 	notThere     = 0  // release, extend, force, transfer: the owner doesn't hold it
 	unheard      = 2  // release, force: done, but PUBLISH was refused
 	untold       = 3  // release, force: done, and nobody was to be told
 )
-
-// field is the owner's field in Redis.
-func (s *Services) field(t *owner.Token) string {
-	b := make([]byte, 0, 64)
-	b = append(append(b, s.ClientID...), ':')
-	return string(t.AppendID(b))
-}
 
 // Send sends a request for as long as within.
 func (s *Services) Send(ctx context.Context, within time.Duration, c script.Call) script.Reply {
@@ -173,7 +181,7 @@ func (s *Services) Drain(ctx context.Context) error {
 	var failed []error
 	for _, e := range s.holders() {
 		g.Go(func() error {
-			for r := s.latest(e.key, e.field); r != nil; r = s.latest(e.key, e.field) {
+			for r := s.latest(e.ledgerKey, e.field); r != nil; r = s.latest(e.ledgerKey, e.field) {
 				if ctx.Err() != nil {
 					mu.Lock()
 					defer mu.Unlock()

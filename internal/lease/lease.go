@@ -139,6 +139,13 @@ func (l *Lease) Duration() time.Duration {
 	return l.duration
 }
 
+// Present answers when the present lease was asked for, and how long it is.
+func (l *Lease) Present() (asked time.Time, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked, l.duration
+}
+
 // Passed reports whether now is past the deadline on either clock.
 func (l *Lease) Passed(now time.Time) bool {
 	l.mu.Lock()

@@ -30,6 +30,20 @@ type Kind struct {
 	Resume func(l hold.Locker, ctx context.Context, handle string) (*hold.Hold, error)
 	// NonReentrant kinds answer ErrReentry to an owner who is in.
 	NonReentrant bool
+	// Rival answers the lock of l's name that l's holds keep out, and whose holds
+	// keep out l, where that isn't l itself: several may read, but no writer beside
+	// them. nil: l itself.
+	Rival func(l hold.Locker) hold.Locker
+	// ReadWrite kinds are at home in the hash of a read-write lock, and not in that
+	// of a plain one.
+	ReadWrite bool
+}
+
+func (k Kind) rival(l hold.Locker) hold.Locker {
+	if k.Rival == nil {
+		return l
+	}
+	return k.Rival(l)
 }
 
 const (
@@ -141,11 +155,13 @@ func excludesOwners(t *testing.T, k Kind) {
 	l := k.New(t, lease)(name(t))
 	h, err := l.Lock(as(t, "a"))
 	require.NoError(t, err)
-	refused(t, l, as(t, "b"))
-	refused(t, l, t.Context()) // a fresh owner is somebody else
+	rival := k.rival(l)
+	refused(t, rival, as(t, "b"))
+	refused(t, rival, t.Context()) // a fresh owner is somebody else
 	require.NoError(t, h.Unlock(t.Context()))
-	h, err = l.TryLock(as(t, "b"))
+	h, err = rival.TryLock(as(t, "b"))
 	require.NoError(t, err)
+	refused(t, l, as(t, "a"))
 	require.NoError(t, h.Unlock(t.Context()))
 }
 
@@ -154,7 +170,7 @@ func excludesClients(t *testing.T, k Kind) {
 	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
 	h, err := l1.Lock(as(t, "a"))
 	require.NoError(t, err)
-	refused(t, l2, as(t, "a")) // the same id in another client is another owner
+	refused(t, k.rival(l2), as(t, "a")) // the same id in another client is another owner
 	require.ErrorIs(t, l2.Unlock(as(t, "a")), errs.ErrNotHeld)
 	held, err := l1.IsHeld(as(t, "a"))
 	require.NoError(t, err)
@@ -181,7 +197,7 @@ func reenters(t *testing.T, k Kind) {
 
 	require.NoError(t, inner.Unlock(t.Context()))
 	require.NoError(t, outer.Context().Err())
-	refused(t, l, as(t, "b"))
+	refused(t, k.rival(l), as(t, "b"))
 	count, err = l.HoldCount(outer.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, count)
@@ -196,10 +212,10 @@ func givenBackOnce(t *testing.T, k Kind) {
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(t.Context()))
-	other, err := l.Lock(as(t, "b"))
+	other, err := k.rival(l).Lock(as(t, "b"))
 	require.NoError(t, err)
 	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
-	held, err := l.IsHeld(as(t, "b"))
+	held, err := k.rival(l).IsHeld(as(t, "b"))
 	require.NoError(t, err)
 	require.True(t, held, "a second unlock freed somebody else's hold")
 	require.NoError(t, other.Unlock(t.Context()))
@@ -260,13 +276,13 @@ func waiterIsWoken(t *testing.T, k Kind) {
 	require.NoError(t, err)
 	got := make(chan error, 1)
 	go func() {
-		h, err := l2.TryLock(as(t, "b"), hold.Wait(time.Minute))
+		h, err := k.rival(l2).TryLock(as(t, "b"), hold.Wait(time.Minute))
 		if err == nil {
 			err = h.Unlock(t.Context())
 		}
 		got <- err
 	}()
-	held, err := l2.IsHeld(as(t, "b"))
+	held, err := k.rival(l2).IsHeld(as(t, "b"))
 	require.NoError(t, err)
 	require.False(t, held, "a waiter is no holder")
 	require.NoError(t, h.Unlock(t.Context()))
@@ -285,10 +301,10 @@ func waitIsBounded(t *testing.T, k Kind) {
 	require.NoError(t, err)
 	for _, wait := range []time.Duration{-1, 0, time.Millisecond, 50 * time.Millisecond} {
 		start := time.Now()
-		_, err = l.TryLock(as(t, "b"), hold.Wait(wait))
+		_, err = k.rival(l).TryLock(as(t, "b"), hold.Wait(wait))
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
 		require.GreaterOrEqual(t, time.Since(start), wait)
-		_, err = l.Lock(as(t, "b"), hold.Wait(wait))
+		_, err = k.rival(l).Lock(as(t, "b"), hold.Wait(wait))
 		require.ErrorIs(t, err, errs.ErrNotAcquired)
 	}
 	require.NoError(t, h.Unlock(t.Context()))
@@ -302,7 +318,7 @@ func waitEndsWithContext(t *testing.T, k Kind) {
 	ctx, cancel := context.WithCancelCause(as(t, "b"))
 	got := make(chan error, 1)
 	go func() {
-		_, err := l.Lock(ctx)
+		_, err := k.rival(l).Lock(ctx)
 		got <- err
 	}()
 	cancel(why)
@@ -313,7 +329,7 @@ func waitEndsWithContext(t *testing.T, k Kind) {
 
 	ctx, cancelTimeout := context.WithTimeout(as(t, "b"), 20*time.Millisecond)
 	defer cancelTimeout()
-	_, err = l.Lock(ctx)
+	_, err = k.rival(l).Lock(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, h.Unlock(t.Context()))
 }
@@ -323,7 +339,7 @@ func fixedLeaseEnds(t *testing.T, k Kind) {
 	l := k.New(t, time.Minute)(n)
 	h, err := l.Lock(t.Context(), hold.Lease(100*time.Millisecond))
 	require.NoError(t, err)
-	other, err := l.Lock(as(t, "b"))
+	other, err := k.rival(l).Lock(as(t, "b"))
 	require.NoError(t, err, "a waiter gets what expires")
 	require.ErrorIs(t, h.Context().Err(), context.Canceled)
 	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
@@ -335,7 +351,7 @@ func renewedLeaseLasts(t *testing.T, k Kind) {
 	l := k.New(t, 300*time.Millisecond)(name(t))
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
-	_, err = l.TryLock(as(t, "b"), hold.Wait(1500*time.Millisecond))
+	_, err = k.rival(l).TryLock(as(t, "b"), hold.Wait(1500*time.Millisecond))
 	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, h.Context().Err())
 	require.NoError(t, h.Unlock(t.Context()))
@@ -374,12 +390,12 @@ func forceUnlock(t *testing.T, k Kind) {
 	opened, err = l2.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, opened)
-	other, err := l2.TryLock(as(t, "b"))
+	other, err := k.rival(l2).TryLock(as(t, "b"))
 	require.NoError(t, err)
 	<-h.Context().Done() // at the next renewal
 	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
 	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrLost)
-	held, err := l2.IsHeld(as(t, "b"))
+	held, err := k.rival(l2).IsHeld(as(t, "b"))
 	require.NoError(t, err)
 	require.True(t, held)
 	require.NoError(t, other.Unlock(t.Context()))
@@ -440,7 +456,7 @@ func do(t *testing.T, k Kind) {
 
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
-	err = l.Do(t.Context(), func(context.Context) error {
+	err = k.rival(l).Do(t.Context(), func(context.Context) error {
 		t.Error("ran without the lock")
 		return nil
 	}, hold.Wait(time.Millisecond))
@@ -497,8 +513,16 @@ func oneOfTwenty(t *testing.T, k Kind) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, wins, 1)
-	require.NoError(t, (<-wins).Unlock(t.Context()))
+	if k.Rival == nil {
+		require.Len(t, wins, 1)
+	} else {
+		require.Len(t, wins, 20, "they may all hold it")
+		refused(t, k.rival(l), as(t, "b"))
+	}
+	close(wins)
+	for h := range wins {
+		require.NoError(t, h.Unlock(t.Context()))
+	}
 }
 
 func badArguments(t *testing.T, k Kind) {
@@ -535,15 +559,22 @@ func badArguments(t *testing.T, k Kind) {
 func foreignKeys(t *testing.T, k Kind) {
 	lock := k.New(t, lease)
 	rdb := k.Redis
-	for what, put := range map[string]func(ctx context.Context, key string) error{
+	foreign := map[string]func(ctx context.Context, key string) error{
 		"string": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, "{}", 0).Err() },
 		"list":   func(ctx context.Context, key string) error { return rdb.RPush(ctx, key, "a").Err() },
 		"number": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, 3, 0).Err() },
 		"hash":   func(ctx context.Context, key string) error { return rdb.HSet(ctx, key, "a", 1, "b", 2).Err() },
-		"read-write lock": func(ctx context.Context, key string) error {
+	}
+	if k.ReadWrite {
+		foreign["plain lock"] = func(ctx context.Context, key string) error {
+			return rdb.HSet(ctx, key, "x:1", 1).Err()
+		}
+	} else {
+		foreign["read-write lock"] = func(ctx context.Context, key string) error {
 			return rdb.HSet(ctx, key, "mode", "read", "x:1", 1).Err()
-		},
-	} {
+		}
+	}
+	for what, put := range foreign {
 		t.Run(what, func(t *testing.T) {
 			n := name(t)
 			require.NoError(t, put(t.Context(), n))
@@ -572,13 +603,13 @@ func handOver(t *testing.T, k Kind) {
 	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
 	_, err = h.Detach()
 	require.ErrorIs(t, err, errs.ErrNotHeld)
-	refused(t, l1, as(t, "b"))
+	refused(t, k.rival(l1), as(t, "b"))
 
 	taken, err := k.Resume(l2, t.Context(), handle)
 	require.NoError(t, err)
 	_, err = k.Resume(l1, t.Context(), handle)
 	require.ErrorIs(t, err, errs.ErrNotHeld, "a handle works once")
-	_, err = l1.TryLock(as(t, "b"), hold.Wait(3*lease))
+	_, err = k.rival(l1).TryLock(as(t, "b"), hold.Wait(3*lease))
 	require.ErrorIs(t, err, errs.ErrNotAcquired, "it is renewed at the new place")
 	require.NoError(t, taken.Unlock(t.Context()))
 	locked, err := l1.IsLocked(t.Context())
@@ -610,6 +641,10 @@ func exclusionUnderLoad(t *testing.T, k Kind) {
 		if i%2 == 1 {
 			l = b
 		}
+		shares := k.Rival != nil && i%4 > 1 // beside others of its kind; the rest keeps them out
+		if !shares {
+			l = k.rival(l)
+		}
 		wg.Go(func() {
 			for range 20 {
 				h, err := l.Lock(t.Context())
@@ -617,11 +652,17 @@ func exclusionUnderLoad(t *testing.T, k Kind) {
 					t.Error(err)
 					return
 				}
-				if inside++; inside != 1 {
-					t.Errorf("%d inside", inside)
+				if shares {
+					if inside != 0 {
+						t.Errorf("beside %d that keep it out", inside)
+					}
+				} else {
+					if inside++; inside != 1 {
+						t.Errorf("%d inside", inside)
+					}
+					inside--
+					done++
 				}
-				inside--
-				done++
 				if err := h.Unlock(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -629,7 +670,11 @@ func exclusionUnderLoad(t *testing.T, k Kind) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, 320, done)
+	if k.Rival == nil {
+		require.Equal(t, 320, done)
+	} else {
+		require.Equal(t, 160, done)
+	}
 	redistest.Eventually(t, 2*time.Second, func() bool {
 		return len(k.Redis.PubSubChannels(t.Context(), "*"+n+"*").Val()) == 0
 	}, "channels are left")

@@ -65,6 +65,9 @@ type Spec struct {
 	// is given the number of refusals so far; what is below a millisecond counts
 	// as one.
 	Delay func(refusals int) time.Duration
+	// Refresh is how often to try again at least, to keep a place in Redis; zero:
+	// as often as all others.
+	Refresh time.Duration
 	// Forever waits until the context ends; otherwise at most Wait, and with
 	// Wait zero there is one try.
 	Forever bool
@@ -405,6 +408,9 @@ func (w *waiter) sleep(out Outcome, last error, pause time.Duration) time.Durati
 	longest := w.Poll
 	if w.Delay != nil {
 		longest = max(w.Delay(max(w.refusals, 1)), minSleep)
+	}
+	if w.Refresh > 0 {
+		longest = min(longest, w.Refresh)
 	}
 	if out.TTL < 0 {
 		return longest
