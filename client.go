@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wait"
 	"github.com/holdfast-go/holdfast/pubsub"
 	"github.com/holdfast-go/holdfast/rlatch"
+	"github.com/holdfast-go/holdfast/rlimiter"
 	"github.com/holdfast-go/holdfast/rlock"
 	"github.com/holdfast-go/holdfast/rrwlock"
 	"github.com/holdfast-go/holdfast/rsemaphore"
@@ -143,6 +144,12 @@ func (c *Client) Semaphore(name string) *rsemaphore.Semaphore {
 // nothing; a bad name is ErrInvalid from the first call.
 func (c *Client) RWLock(name string) *rrwlock.RWLock {
 	return rrwlock.New(c.services, name)
+}
+
+// RateLimiter answers the rate limiter of a name: Redisson's RRateLimiter. It sends
+// nothing; a bad name is ErrInvalid from the first call.
+func (c *Client) RateLimiter(name string) *rlimiter.Limiter {
+	return rlimiter.NewLimiter(c.services, name)
 }
 
 // Resume takes up a hold that Hold.Detach let go of, in this process or
