@@ -263,6 +263,9 @@ func child(role string) int {
 			}
 		}
 	}
+	if url, ok := strings.CutPrefix(role, "limiter "); ok {
+		return limiterChild(url)
+	}
 	return stopChild(role)
 }
 

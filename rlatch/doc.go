@@ -20,7 +20,7 @@
 //
 // The channel is the one of Redisson, redisson_countdownlatch__channel__{name},
 // with braces around the name whatever it has of its own. So for a name with a
-// hash tag, such as "x{y}z", it hashes to another slot than the key. On a cluster,
-// where a script must keep to the slot of its key once pub/sub is sharded, such a
-// name is ErrInvalid.
+// hash tag, such as "x{y}z", it hashes to another slot than the key. Where sharded
+// pub/sub may be used (on a cluster, unless WithShardedPubSub turns it off) a script
+// must keep to the slot of its key, so there such a name is ErrInvalid.
 package rlatch
