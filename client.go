@@ -94,10 +94,11 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 			Patience:  set.patience,
 			Closed:    c.stopped,
 		},
-		Lease:    set.lease,
-		Patience: set.patience,
-		MapName:  set.mapName,
-		Log:      set.log,
+		Lease:       set.lease,
+		FairTimeout: set.fair,
+		Patience:    set.patience,
+		MapName:     set.mapName,
+		Log:         set.log,
 	}
 	c.watchdog = watchdog.New(watchdog.Config{
 		Lease: set.lease, Batch: set.batch, Renew: c.services.Renew, Tasks: c.tasks, Log: set.log,
@@ -150,6 +151,13 @@ func (c *Client) RWLock(name string) *rrwlock.RWLock {
 // nothing; a bad name is ErrInvalid from the first call.
 func (c *Client) RateLimiter(name string) *rlimiter.Limiter {
 	return rlimiter.NewLimiter(c.services, name)
+}
+
+// FairLock answers the lock of a name that is first come, first served over all
+// clients: Redisson's RFairLock. It sends nothing; a bad name is ErrInvalid from
+// the first call.
+func (c *Client) FairLock(name string, opts ...rlock.LockOption) *rlock.FairLock {
+	return rlock.NewFairLock(c.services, name, opts...)
 }
 
 // Resume takes up a hold that Hold.Detach let go of, in this process or

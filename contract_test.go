@@ -18,6 +18,9 @@ func TestContract(t *testing.T) {
 		"FencedLock": func(c *holdfast.Client, name string, opts ...rlock.LockOption) rlock.Locker {
 			return c.FencedLock(name, opts...)
 		},
+		"FairLock": func(c *holdfast.Client, name string, opts ...rlock.LockOption) rlock.Locker {
+			return c.FairLock(name, opts...)
+		},
 		"SpinLock": func(c *holdfast.Client, name string, opts ...rlock.LockOption) rlock.Locker {
 			return c.SpinLock(name, nil, opts...)
 		},

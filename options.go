@@ -16,6 +16,7 @@ type Option func(*settings) error
 
 type settings struct {
 	lease    time.Duration
+	fair     time.Duration
 	batch    int
 	patience time.Duration
 	poll     time.Duration
@@ -27,6 +28,7 @@ type settings struct {
 func defaults() settings {
 	return settings{
 		lease:    30 * time.Second,
+		fair:     5 * time.Minute,
 		batch:    100,
 		patience: 3 * time.Second,
 		poll:     5 * time.Second,
@@ -69,6 +71,22 @@ func WithRenewBatch(n int) Option {
 			return errs.Invalid("WithRenewBatch(%d): a batch holds at least one name", n)
 		}
 		s.batch = n
+		return nil
+	}
+}
+
+// WithFairTimeout sets how long the place of a waiter in the queue of a fair lock
+// is kept, behind those before it, if no time to wait was given. What this module
+// waits for keeps its place as long as it lives: it shows that every third of
+// 15 s, or of this time if that is shorter, and is passed over without word for
+// so long. Others (Redisson) wait for this long for a waiter that died. Default 5
+// minutes, as theirs; at least 100 ms, at most a day.
+func WithFairTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 100*time.Millisecond || d > 24*time.Hour {
+			return errs.Invalid("WithFairTimeout(%v): choose from 100ms to 24h", d)
+		}
+		s.fair = lease.Round(d)
 		return nil
 	}
 }

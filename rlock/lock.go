@@ -135,6 +135,7 @@ var kinds = map[string]hold.Kind{
 	plain{}.ID():  plain{},
 	fenced{}.ID(): fenced{},
 	spin{}.ID():   spin{Backoff: ExponentialBackoff{}},
+	fair{}.ID():   fair{},
 }
 
 // Resumes reports whether Resume knows handles of this kind.

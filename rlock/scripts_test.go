@@ -228,7 +228,7 @@ func TestWireLayout(t *testing.T) {
 // it runs a script (redisson #5596) finds them; and all that a script touches
 // comes in KEYS and ARGV.
 func TestScriptSources(t *testing.T) {
-	for _, s := range []*script.Script{acquireScript, releaseScript, extendScript, forceScript, transferScript, renewScript, acquireFencedScript, raiseTokenScript, deleteTokenScript} {
+	for _, s := range []*script.Script{acquireScript, releaseScript, extendScript, forceScript, transferScript, renewScript, acquireFencedScript, raiseTokenScript, deleteTokenScript, acquireFairScript, releaseFairScript, forceFairScript, leaveScript} {
 		require.NotEmpty(t, s.Name())
 		require.NotRegexp(t, `redis\.p?call\(\s*[^'\s]`, s.Source(), s.Name())
 	}

@@ -32,6 +32,7 @@ type attempt struct {
 	asked   time.Time // of the grant
 	token   int64     // that the grant carries, if the lock is fenced
 	failure script.Failure
+	queue   queue
 }
 
 // granted is what an acquire script was answered.
@@ -74,12 +75,15 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	if m.leaver != nil {
 		spec.Refresh = m.leaver.Refresh()
 	}
+	a.join(&spec)
 	if e.count() > 0 || m.kind.Queues() || e.inOther() {
 		spec.Line = "" // a re-entry must not stand behind those it keeps out
 	}
 	r := &record{entry: e}
 	h := newHold(ctx, r, t)
-	if err := m.Loop.Acquire(ctx, spec); err != nil {
+	err = m.Loop.Acquire(ctx, spec)
+	a.quit(ctx, err == nil)
+	if err != nil {
 		a.leave(ctx, err)
 		return nil, err
 	}
@@ -110,15 +114,16 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 		return wait.Outcome{}, e.errTurn(ctx, "lock")
 	}
 	a.tried = true
+	place := a.stand()
 	if a.nonReentrant && e.count() > 0 {
 		e.giveTurn()
 		return wait.Outcome{}, fmt.Errorf("%w: %s, and this lock is not re-entrant", errs.ErrReentry, errs.Quote(a.name))
 	}
 	var g granted
 	if ctx.Done() == nil {
-		g = a.ask(ctx, until)
+		g = a.ask(ctx, until, place)
 	} else {
-		q := &question{attempt: a, ctx: ctx, until: until}
+		q := &question{attempt: a, ctx: ctx, until: until, place: place}
 		if !a.Tasks.Call(ctx.Done(), q) {
 			return wait.Outcome{}, a.Gone(ctx, "lock", a.name, &a.failure)
 		}
@@ -127,7 +132,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	if g.reply.Err != nil {
 		a.settleBehind(g)
 		if script.IsWrongType(g.reply.Err) {
-			return wait.Outcome{}, a.invalidKey(ctx, a.name, a.key, g.reply.Err)
+			return wait.Outcome{}, a.wrongType(ctx, g.reply.Err)
 		}
 		return wait.Outcome{}, fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), g.reply.Err)
 	}
@@ -140,6 +145,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 		if n == grantedFirst {
 			e.written = 1
 		}
+		e.place = Place{} // it went with the grant
 		a.asked, a.token = g.reply.Asked, g.token
 		return wait.Outcome{Granted: true, TTL: a.lease}, nil
 	case foreignHash:
@@ -171,22 +177,23 @@ type question struct {
 	*attempt
 	ctx   context.Context //nolint:containedctx // lives as long as the call
 	until time.Time
+	place Place
 	granted
 }
 
 // Run implements task.Op.
-func (q *question) Run() { q.granted = q.ask(q.ctx, q.until) }
+func (q *question) Run() { q.granted = q.ask(q.ctx, q.until, q.place) }
 
 // Abandoned implements task.Op.
 func (q *question) Abandoned() { q.settle(q.granted) }
 
 // ask sends the acquire script, and again if its grant came too late to trust.
-func (a *attempt) ask(ctx context.Context, until time.Time) granted {
+func (a *attempt) ask(ctx context.Context, until time.Time, place Place) granted {
 	stale := false
 	for i := 1; ; i++ {
 		args := a.args()
 		g := granted{marker: args.Marker, before: a.entry.count()}
-		args.Field, args.Count, args.Lease, args.Waits = a.entry.fieldArg, g.before+1, a.lease, a.waits
+		args.Field, args.Count, args.Lease, args.Waits, args.Place = a.entry.fieldArg, g.before+1, a.lease, a.waits, place
 		a.fence(&args)
 		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure)))
 		if g.reply.Err != nil {

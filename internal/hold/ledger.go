@@ -83,6 +83,10 @@ type entry struct {
 	// written is the count that Redis confirmed last; unknown after a command
 	// without an answer. It belongs to who has the turn.
 	written int
+	// queuing is how many calls of the owner wait in a queue in Redis; place is
+	// its place there, and belongs to who has the turn.
+	queuing int
+	place   Place
 	// entered is closed when the owner gets in: its other callers needn't wait
 	// any more. Made when one of them asks.
 	entered chan struct{}

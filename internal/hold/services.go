@@ -34,6 +34,9 @@ type Services struct {
 	Watchdog Watchdog
 	// Lease is what a hold that is renewed asks for.
 	Lease time.Duration
+	// FairTimeout is how long the place of a waiter is kept for which no time to
+	// wait was given.
+	FairTimeout time.Duration
 	// Patience is how long a call goes on without an answer.
 	Patience time.Duration
 	// MapName makes the key of a name.
@@ -116,6 +119,9 @@ type Args struct {
 	TokenKey any
 	Token    int64
 	MaybeIn  bool
+
+	// Place is where the owner of a Queue stands.
+	Place Place
 }
 
 // Kind is what one kind of lock adds: its scripts.
@@ -204,15 +210,22 @@ func (s *Services) Drain(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// lastPlaces is how long Abandon waits for those who leave a queue.
+const lastPlaces = time.Second
+
 // Abandon ends all holds here; in Redis they are left to expire.
 func (s *Services) Abandon() {
 	s.ledger.mu.Lock()
 	s.ledger.draining = true
+	queues := s.ledger.queuesLocked()
 	s.ledger.mu.Unlock()
 	for _, e := range s.holders() {
 		e.loseIf(errs.ErrClosed, closed, func(*record) bool { return true })
 	}
 	s.keepers.abandon()
+	if queues { // those who wait are told; their places should go with them
+		s.ledger.awaitEmpty(context.Background(), lastPlaces)
+	}
 }
 
 // invalidKey explains a key that isn't a lock of ours.

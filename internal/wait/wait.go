@@ -315,6 +315,7 @@ func (w *waiter) loop() error {
 		wake  <-chan struct{}
 		poke  <-chan struct{} // a release by this client that nobody publishes
 		in    <-chan struct{} // the owner got in by another call
+		was   <-chan struct{} // what in was when that happened: once is enough
 		out   Outcome
 		last  error
 		pause time.Duration
@@ -367,8 +368,8 @@ func (w *waiter) loop() error {
 			sub, poke = w.listen()
 			ready, wake = sub.Ready(), sub.Wake()
 		}
-		if w.place != nil && in == nil {
-			in = w.Try.Entered()
+		if in = w.Try.Entered(); in == was || w.place == nil && last != nil {
+			in = nil
 		}
 		sleep := w.sleep(out, last, pause)
 		timer := time.NewTimer(sleep)
@@ -379,8 +380,11 @@ func (w *waiter) loop() error {
 		case <-wake:
 		case <-poke:
 		case <-in:
-			w.stepOut()
-			sub, in = nil, nil // the subscription was the line's
+			was = in
+			if w.place != nil {
+				w.stepOut()
+				sub = nil // it was the line's
+			}
 		case <-timer.C:
 		case <-w.over:
 			timer.Stop()
