@@ -19,4 +19,18 @@ var differences = []difference{
 		ours:    []string{"unlock when not held: holdfast: not held: \"n\": expired or lost"},
 		why:     "an error, and it says what became of the hold",
 	},
+	{
+		section: "RFencedLock", step: "lock again",
+		theirs: []string{"token at re-entry 2, getToken 2", "key redisson_lock_token:{n} | string | no ttl | 2"},
+		ours:   []string{"token at re-entry 1, getToken 1", "key redisson_lock_token:{n} | string | no ttl | 1"},
+		why:    keepsToken,
+	},
+	{
+		section: "RFencedLock", step: "unlock twice",
+		theirs: []string{"key redisson_lock_token:{n} | string | no ttl | 2"},
+		ours:   []string{"key redisson_lock_token:{n} | string | no ttl | 1"},
+		why:    keepsToken,
+	},
 }
+
+const keepsToken = "a re-entry keeps its token: a larger one would fence off what the same owner writes with the outer hold's"

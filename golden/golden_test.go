@@ -15,12 +15,12 @@ var records = []string{"redisson-4.7.0.txt", "redisson-3.52.0.txt"}
 var calls = map[string]func(*stage){
 	"RLock":                  reentrantLock,
 	"RLock name with braces": namedWithBraces,
+	"non-reentrant and spin": spinLock,
+	"RFencedLock":            fencedLock,
 }
 
 // notYet are sections of primitives that holdfast doesn't have yet.
 var notYet = []string{
-	"non-reentrant and spin",
-	"RFencedLock",
 	"FairLock",
 	"ReadWriteLock",
 	"ReadWriteLock: many readers of different threads",

@@ -39,3 +39,26 @@ func namedWithBraces(s *stage) {
 	s.ok(l.Unlock(s.as(1)))
 	s.look("unlock")
 }
+
+func spinLock(s *stage) {
+	l := s.client.SpinLock("n", nil)
+	s.lock(l, 1)
+	s.look("spin lock")
+	s.ok(l.Unlock(s.as(1)))
+	s.look("spin unlock")
+}
+
+func fencedLock(s *stage) {
+	l := s.client.FencedLock("n")
+	h := s.lock(l, 1)
+	s.answer("token %d", h.Token())
+	s.look("lock")
+	h = s.lock(l, 1)
+	last, err := l.CurrentToken(s.as(1))
+	s.ok(err)
+	s.answer("token at re-entry %d, getToken %d", h.Token(), last)
+	s.look("lock again")
+	s.ok(l.Unlock(s.as(1)))
+	s.ok(l.Unlock(s.as(1)))
+	s.look("unlock twice")
+}
