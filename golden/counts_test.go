@@ -1,0 +1,49 @@
+package golden
+
+func semaphore(s *stage) {
+	sem, ctx := s.client.Semaphore("n"), s.Context()
+	first, err := sem.TrySetPermits(ctx, 3)
+	s.ok(err)
+	again, err := sem.TrySetPermits(ctx, 3)
+	s.ok(err)
+	s.answer("trySet %v again %v", first, again)
+	s.look("trySetPermits(3)")
+	s.ok(sem.Acquire(ctx, 2))
+	s.look("acquire(2)")
+	s.ok(sem.Release(ctx, 1))
+	s.look("release")
+	s.ok(sem.AddPermits(ctx, 4))
+	s.look("addPermits(4)")
+	s.ok(sem.AddPermits(ctx, -20))
+	s.look("addPermits(-20)")
+	n, err := sem.Drain(ctx)
+	s.ok(err)
+	s.answer("drain %d", n)
+	s.look("drain")
+}
+
+func latch(s *stage) {
+	l, ctx := s.client.Latch("n"), s.Context()
+	first, err := l.TrySetCount(ctx, 2)
+	s.ok(err)
+	again, err := l.TrySetCount(ctx, 2)
+	s.ok(err)
+	s.answer("trySet %v again %v", first, again)
+	s.look("trySetCount(2)")
+	s.ok(l.CountDown(ctx))
+	s.look("countDown")
+	s.ok(l.CountDown(ctx))
+	s.look("countDown to 0")
+	s.ok(l.CountDown(ctx))
+	s.look("countDown below 0")
+	s.yes(l.TrySetCount(ctx, 1))
+	s.yes(l.Delete(ctx))
+	s.look("delete")
+}
+
+func latchWithBraces(s *stage) {
+	l, ctx := s.client.Latch("x{y}z"), s.Context()
+	s.yes(l.TrySetCount(ctx, 1))
+	s.ok(l.CountDown(ctx))
+	s.look("set 1, countDown")
+}
