@@ -17,12 +17,13 @@ import (
 )
 
 // programs are the examples: the line that each ends with, and, where it can be
-// run without its lock, what it then complains of.
-var programs = map[string]struct{ says, complains string }{
+// run without its protection, what it then complains of.
+var programs = map[string]struct{ says, without, complains string }{
+	"batch":   {"4 pods started, each of them when all were ready", "latch", "were ready"},
 	"layers":  {says: "three layers, one lock; the balance is 70"},
-	"nightly": {"one report was made", "the report was made"},
-	"orders":  {"2 tickets, 2 sold", "2 tickets were there, and"},
-	"payment": {"25 paid, 25 booked", "25 were paid, and"},
+	"nightly": {"one report was made", "lock", "the report was made"},
+	"orders":  {"2 tickets, 2 sold", "lock", "2 tickets were there, and"},
+	"payment": {"25 paid, 25 booked", "lock", "25 were paid, and"},
 }
 
 func TestExamples(t *testing.T) {
@@ -46,11 +47,11 @@ func TestExamples(t *testing.T) {
 			require.Zero(t, code, "%s%s", out, errs)
 			require.Contains(t, out, p.says)
 		})
-		if p.complains == "" {
+		if p.without == "" {
 			continue
 		}
-		t.Run(name+" without its lock", func(t *testing.T) {
-			code, out, errs := run(t, server.URL(), program, "-without-lock")
+		t.Run(name+" without its "+p.without, func(t *testing.T) {
+			code, out, errs := run(t, server.URL(), program, "-without-"+p.without)
 			require.Equal(t, 1, code, out)
 			require.Contains(t, errs, p.complains)
 		})
