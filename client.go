@@ -165,7 +165,8 @@ func (c *Client) FairLock(name string, opts ...rlock.LockOption) *rlock.FairLock
 // A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
 // ErrInvalid if this is no handle; ErrNotHeld, with ErrLost, if the hold ran
 // out or somebody has taken it up before; else as TryLock. When ctx ends
-// meanwhile the handle stays good.
+// meanwhile the handle stays good. The handle of a multi lock is taken up member by
+// member; if one of them is lost, the others are given back.
 func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option) (*rlock.Hold, error) {
 	if err := checkContext(ctx, "Resume"); err != nil {
 		return nil, err
@@ -175,6 +176,10 @@ func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option
 		return nil, err
 	}
 	switch {
+	case kind == hold.GroupKind:
+		return hold.ResumeGroup(ctx, c.services, handle, func(ctx context.Context, member string) (*rlock.Hold, error) {
+			return c.Resume(ctx, member, opts...)
+		})
 	case rlock.Resumes(kind):
 		return rlock.Resume(ctx, c.services, kind, name, handle, opts...)
 	case rrwlock.Resumes(kind):

@@ -33,6 +33,7 @@ import (
 // The last token stands in a key of its own that never expires. It is gone if
 // Redis loses its data: see RaiseToken. Tokens end at 2^52 - 1.
 type FencedLock struct {
+	ref
 	m      *hold.Mutex
 	tokens *object.Object
 	key    string // of the token
@@ -44,8 +45,10 @@ var _ Locker = (*FencedLock)(nil)
 // Client.FencedLock.
 func NewFencedLock(s *hold.Services, name string, opts ...LockOption) *FencedLock {
 	tokens := object.New(s, name)
+	m := hold.NewMutex(s, fenced{}, name, configure(opts).nonReentrant)
 	return &FencedLock{
-		m:      hold.NewMutex(s, fenced{}, name, configure(opts).nonReentrant),
+		ref:    m.Ref(),
+		m:      m,
 		tokens: tokens,
 		key:    fenced{}.TokenKey(tokens.RedisKey()),
 	}

@@ -61,13 +61,20 @@ func NonReentrant() LockOption { return func(c *config) { c.nonReentrant = true 
 
 // Lock is the re-entrant lock: Redisson's RLock, on the same keys. It has no state of its own: any number of objects for
 // one name, in any number of goroutines, are one lock.
-type Lock struct{ m *hold.Mutex }
+type Lock struct {
+	ref
+	m *hold.Mutex
+}
+
+// ref lets a multi lock know which Mutex is inside.
+type ref = hold.Ref
 
 var _ Locker = (*Lock)(nil)
 
 // NewLock makes a lock on a client's services. Users call Client.Lock.
 func NewLock(s *hold.Services, name string, opts ...LockOption) *Lock {
-	return &Lock{hold.NewMutex(s, plain{}, name, configure(opts).nonReentrant)}
+	m := hold.NewMutex(s, plain{}, name, configure(opts).nonReentrant)
+	return &Lock{ref: m.Ref(), m: m}
 }
 
 // Name is the name that the lock was made with.

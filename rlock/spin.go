@@ -18,7 +18,10 @@ import (
 // waits hears nothing when a SpinLock is given back: it finds out by the holder's
 // time to live or the slow poll (WithPollFallback), as a waiter of Redisson's
 // does by the former. Use one kind for a name.
-type SpinLock struct{ m *hold.Mutex }
+type SpinLock struct {
+	ref
+	m *hold.Mutex
+}
 
 var _ Locker = (*SpinLock)(nil)
 
@@ -29,7 +32,7 @@ func NewSpinLock(s *hold.Services, name string, b Backoff, opts ...LockOption) *
 	if err != nil {
 		m.Refuse(err)
 	}
-	return &SpinLock{m}
+	return &SpinLock{ref: m.Ref(), m: m}
 }
 
 // Name is the name that the lock was made with.

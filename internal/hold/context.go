@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/owner"
 )
 
@@ -20,7 +21,7 @@ import (
 // from a hold's and never ended does lead there: such a hold isn't collected.)
 type holdContext struct {
 	context.Context //nolint:containedctx // it is a context
-	record          *record
+	of              subject
 	token           *owner.Token
 
 	// Made by the first call of Hold.Context.
@@ -37,7 +38,7 @@ type holdKey struct{}
 
 // init makes the signal. A hold whose context nobody asks for does without.
 func (c *holdContext) init() {
-	parent, r := c.Context, c.record
+	parent := c.Context
 	base, free := context.Background(), context.CancelFunc(nil)
 	_, timed := parent.Deadline()
 	if timed {
@@ -66,36 +67,8 @@ func (c *holdContext) init() {
 		weakTie = weak.Make(c.tie)
 	}
 
-	l := &r.entry.ledger
-	l.mu.Lock()
-	r.end, r.free, r.tie = end, free, weakTie
-	over := r.cause
-	l.mu.Unlock()
-	if over != nil {
-		r.finish(over)
-	}
-}
-
-// finish ends a record's context, if there is one, and lets go of the caller's.
-// The first cause counts.
-func (r *record) finish(why error) {
-	l := &r.entry.ledger
-	l.mu.Lock()
-	if r.cause == nil {
-		r.cause = why
-	}
-	why = r.cause
-	end, free, t := r.end, r.free, r.tie.Value()
-	l.mu.Unlock()
-	if end == nil {
-		return
-	}
-	end(why)
-	if t != nil {
-		t.stop()
-	}
-	if free != nil {
-		free()
+	if over := c.of.attach(end, free, weakTie); over != nil {
+		c.of.finish(over)
 	}
 }
 
@@ -110,7 +83,7 @@ func (c *holdContext) Err() error {
 		return err
 	}
 	if c.Context.Err() != nil && !errors.Is(c.Context.Err(), context.DeadlineExceeded) {
-		c.record.endContext(context.Cause(c.Context)) // the tie is about to do the same
+		c.of.endContext(context.Cause(c.Context)) // the tie is about to do the same
 	}
 	return c.signal.Err()
 }
@@ -131,12 +104,12 @@ func (c *holdContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.record.entry.name) }
+func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.of.title()) }
 
 // look ends the hold if its deadline has passed.
 func (c *holdContext) look() {
 	if c.signal.Err() == nil {
-		c.record.look()
+		c.of.look()
 	}
 }
 
@@ -147,13 +120,21 @@ func (r *record) look() {
 	}
 }
 
-// endContext ends the context alone: the hold goes on.
-func (r *record) endContext(why error) {
-	l := &r.entry.ledger
-	l.mu.Lock()
-	end := r.end
-	l.mu.Unlock()
-	end(why)
+func (r *record) attach(end context.CancelCauseFunc, free context.CancelFunc, t weak.Pointer[tie]) error {
+	return r.attachUnder(&r.entry.ledger.mu, end, free, t)
+}
+
+func (r *record) endContext(why error)    { r.endContextUnder(&r.entry.ledger.mu, why) }
+func (r *record) finish(why error)        { r.finishUnder(&r.entry.ledger.mu, why) }
+func (r *record) watch(f func(why error)) { r.watchUnder(&r.entry.ledger.mu, f) }
+func (r *record) ended() error            { return r.endedUnder(&r.entry.ledger.mu) }
+func (r *record) title() string           { return r.entry.name }
+
+func (r *record) lapse(now time.Time) {
+	l := r.lease
+	if l.Renew == nil && l.Deadline().Sub(now) <= lease.Margin(l.Duration()) {
+		l.Lose(r.ranOut())
+	}
 }
 
 func (r *record) ranOut() error {

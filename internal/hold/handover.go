@@ -23,8 +23,10 @@ const handlePrefix = "holdfast1."
 type handle struct {
 	Kind  string `json:"k"`
 	Name  []byte `json:"n"` // any bytes: JSON strings are UTF-8
-	Field string `json:"f"`
+	Field string `json:"f,omitempty"`
 	Token int64  `json:"t,omitempty"`
+	// Members are the handles that a multi lock's is made of.
+	Members []string `json:"m,omitempty"`
 }
 
 func (h handle) String() string {
@@ -42,16 +44,16 @@ func parseHandle(s string) (handle, error) {
 	var h handle
 	text, ok := strings.CutPrefix(s, handlePrefix)
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if !ok || err != nil || json.Unmarshal(b, &h) != nil || h.Field == "" {
+	if !ok || err != nil || json.Unmarshal(b, &h) != nil || h.Field == "" && len(h.Members) == 0 {
 		return handle{}, errs.Invalid("this is no handle of a hold: pass the text that Hold.Detach answered")
 	}
 	return h, nil
 }
 
 // detach passes the lock from the owner's field to one that only the handle
-// names. Until Redis has answered the hold is as good as before, but for its
+// names: to, or a new one. Until Redis has answered the hold is as good as before, but for its
 // renewal, which would find the old field gone.
-func (s *Services) detach(r *record) (string, error) {
+func (s *Services) detach(r *record, to string) (string, error) {
 	e := r.entry
 	if s.Tasks.Context().Err() != nil {
 		return "", fmt.Errorf("%w: detach %s", errs.ErrClosed, errs.Quote(e.name))
@@ -68,11 +70,14 @@ func (s *Services) detach(r *record) (string, error) {
 	if err := r.alive(); err != nil {
 		return "", err
 	}
-	if n := e.count(); n > 1 {
-		return "", errs.Invalid("hold of %s can't be detached: its owner has %d of them; give the inner ones back first", errs.Quote(e.name), n)
+	if err := e.detachable(); err != nil {
+		return "", err
+	}
+	if to == "" {
+		to = e.fieldOf(s.ClientID + ":" + uuid.NewString())
 	}
 	s.Watchdog.Stop(r.lease)
-	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: e.fieldOf(s.ClientID + ":" + uuid.NewString()), Token: r.token}
+	h := handle{Kind: e.kind.ID(), Name: []byte(e.name), Field: to, Token: r.token}
 	args := e.args()
 	args.Field, args.To, args.Count, args.Lease = e.fieldArg, h.Field, 1, max(s.Lease, r.lease.Duration())
 	reply := s.Send(context.Background(), s.Patience, e.kind.Transfer(args))
@@ -101,6 +106,14 @@ func (s *Services) detach(r *record) (string, error) {
 		return "", fmt.Errorf("%w: detach %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
 	}
 	return h.String(), nil // the handle is good, whatever became of the hold here
+}
+
+// detachable answers why no hold of an entry can be detached, or nil.
+func (e *entry) detachable() error {
+	if n := e.count(); n > 1 {
+		return errs.Invalid("hold of %s can't be detached: its owner has %d of them; give the inner ones back first", errs.Quote(e.name), n)
+	}
+	return nil
 }
 
 // abandon gives back what a transfer without an answer may have left, under

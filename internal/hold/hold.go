@@ -18,17 +18,19 @@ import (
 // error.
 type Hold struct {
 	record *record
+	group  *group // instead of a record: several holds as one
 	ctx    holdContext
 }
 
 func newHold(ctx context.Context, r *record, t *owner.Token) *Hold {
 	h := &Hold{record: r}
-	h.ctx.Context, h.ctx.record, h.ctx.token = ctx, r, t
+	h.ctx.Context, h.ctx.of, h.ctx.token = ctx, r, t
 	return h
 }
 
-// Name is the name of the lock.
-func (h *Hold) Name() string { return h.record.entry.name }
+// Name is the name of the lock; that of a multi lock is its members' names,
+// joined by commas.
+func (h *Hold) Name() string { return h.ctx.of.title() }
 
 // Context is the caller's context with the owner in it: callees that lock with
 // it re-enter. It also ends, with cause ErrLost, before the key can expire in
@@ -41,16 +43,32 @@ func (h *Hold) Context() context.Context {
 }
 
 // Owner is the holder in Redis: <client id>:<owner id>. That is its field in the
-// lock's hash, where a writer's ends in ":write".
-func (h *Hold) Owner() string { return h.record.entry.ownerOf(h.record.entry.field) }
+// lock's hash, where a writer's ends in ":write". Members of several clients differ
+// in the client id: then it is the first one's.
+func (h *Hold) Owner() string {
+	if h.group != nil {
+		return h.group.members[0].Owner()
+	}
+	return h.record.entry.ownerOf(h.record.entry.field)
+}
 
-// Token is the fencing token; 0 if the lock is not fenced.
-func (h *Hold) Token() int64 { return h.record.token }
+// Token is the fencing token; 0 if the lock is not fenced, or made of several.
+func (h *Hold) Token() int64 {
+	if h.group != nil {
+		return 0
+	}
+	return h.record.token
+}
 
 // ExpiresAt is until when the hold is certainly ours, as far as known here: a
 // margin before the moment at which Redis may let the key go. It moves with
-// each renewal. It is zero once the hold was given back or lost.
+// each renewal. It is zero once the hold was given back or lost. For a multi lock
+// it is the earliest of its members'; for a quorum lock, when no majority of them
+// is left.
 func (h *Hold) ExpiresAt() time.Time {
+	if h.group != nil {
+		return h.group.expiresAt()
+	}
 	r := h.record
 	r.entry.ledger.mu.Lock()
 	defer r.entry.ledger.mu.Unlock()
@@ -64,8 +82,13 @@ func (h *Hold) ExpiresAt() time.Time {
 // ErrNotHeld at a second call, which frees nothing, and, with ErrLost, if the
 // hold was lost; ErrUncertain if no answer came: the release goes on behind the
 // caller; ErrDenied if Redis refused; ErrClosed. When ctx ends meanwhile the
-// caller leaves with ErrUncertain and the context's error.
+// caller leaves with ErrUncertain and the context's error. Of a multi lock all
+// members are given back, whatever becomes of the others, and their errors joined;
+// of a quorum lock too, with an error only if no majority was given back.
 func (h *Hold) Unlock(ctx context.Context) error {
+	if h.group != nil {
+		return h.group.unlock(ctx)
+	}
 	return h.record.entry.release(ctx, h.record)
 }
 
@@ -81,6 +104,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return errs.Invalid("extend %s by %v: give a positive time", errs.Quote(h.Name()), d)
 	}
+	if h.group != nil {
+		return h.group.extend(ctx, d)
+	}
 	return h.record.entry.extend(ctx, h.record, lease.Round(d))
 }
 
@@ -91,9 +117,14 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // more than once. Errors otherwise: ErrNotHeld; ErrDenied, ErrUnavailable and
 // ErrClosed, in which case it is held as before; ErrUncertain if no answer came
 // within the command timeout: the hold is then over, and given back behind the
-// caller.
+// caller. The members of a multi lock are detached one by one, under one handle:
+// if one of them fails, the hold is over, and all are given back. Members of
+// several clients can't be resumed by one: ErrInvalid.
 func (h *Hold) Detach() (handle string, err error) {
-	return h.record.entry.detach(h.record)
+	if h.group != nil {
+		return h.group.detach()
+	}
+	return h.record.entry.detach(h.record, "")
 }
 
 // notHeld is the error of a hold that is over. It needs ledger.mu.

@@ -31,13 +31,9 @@ type record struct {
 	own   lease.Lease  // lease, if it isn't an earlier record's
 	token int64
 
-	// Guarded by ledger.mu. end, free and tie are of the hold's context, if
-	// somebody has asked for it.
+	// Guarded by ledger.mu.
 	status status
-	cause  error // why it is over
-	end    context.CancelCauseFunc
-	free   context.CancelFunc // of the deadline under it; may be nil
-	tie    weak.Pointer[tie]
+	ending
 }
 
 // ledger is what one client holds, by name and owner. There is one however

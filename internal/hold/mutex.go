@@ -60,10 +60,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	for {
 		r := m.latest(m.ledgerKey, field)
 		if r == nil {
-			if m.Tasks.Context().Err() != nil {
-				return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(m.name))
-			}
-			return &errs.NotHeldError{Name: m.name, Reason: m.ending(owner.From(ctx), m.ledgerKey, field)}
+			return m.noHold(owner.From(ctx), field)
 		}
 		// Somebody else may give this one back before us; then it is the turn of
 		// the one before it.

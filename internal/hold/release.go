@@ -37,6 +37,11 @@ func (s *Services) release(ctx context.Context, r *record) error {
 	if err := r.entry.take(r, now); err != nil {
 		return err
 	}
+	return s.releaseTaken(ctx, r, now)
+}
+
+// releaseTaken is release of a hold that was taken out already.
+func (s *Services) releaseTaken(ctx context.Context, r *record, now time.Time) error {
 	if s.Tasks.Context().Err() != nil {
 		r.entry.exit()
 		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
@@ -46,7 +51,7 @@ func (s *Services) release(ctx context.Context, r *record) error {
 	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: end}
 	if ctx.Done() == nil {
 		op.send(ctx, now, op.until)
-		return op.answer(ctx)
+		return op.answer()
 	}
 	behind := op
 	return behind.leave(ctx)
@@ -67,7 +72,7 @@ func (op *releasing) leave(ctx context.Context) error {
 	if !s.Tasks.Call(leave, op) {
 		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), s.Gone(ctx, "waiting for the answer to unlock", r.entry.name, op.failure))
 	}
-	return op.answer(ctx)
+	return op.answer()
 }
 
 // Run implements task.Op.
@@ -78,10 +83,10 @@ func (op *releasing) Abandoned() { op.finish() }
 
 // answer is what the caller is told once send has ended. Without an answer the
 // release goes on behind.
-func (op *releasing) answer(ctx context.Context) error {
-	if !op.unanswered() {
+func (op *releasing) answer() error {
+	if !unanswered(op.reply) {
 		defer op.done()
-		return op.outcome(ctx)
+		return op.outcome()
 	}
 	cause, behind := op.reply.Err, *op
 	if !op.Tasks.Go(behind.finish) {
@@ -91,8 +96,8 @@ func (op *releasing) answer(ctx context.Context) error {
 }
 
 // unanswered reports that a copy may run yet, or that none could be sent.
-func (op *releasing) unanswered() bool {
-	return op.reply.Err != nil && (op.reply.MaybeRan || script.Temporary(op.reply.Err))
+func unanswered(reply script.Reply) bool {
+	return reply.Err != nil && (reply.MaybeRan || script.Temporary(reply.Err))
 }
 
 // send sends the release until it is answered or the time is over.
@@ -134,10 +139,10 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 // finish goes on behind the caller until the lease has ended the hold anyway.
 func (op *releasing) finish() {
 	defer op.done()
-	if op.reply.Err != nil && op.unanswered() {
+	if unanswered(op.reply) {
 		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), op.end)
 	}
-	if err := op.outcome(context.Background()); err != nil {
+	if err := op.outcome(); err != nil {
 		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
 	}
 }
@@ -151,16 +156,22 @@ func (op *releasing) done() {
 }
 
 // outcome reads the answer.
-func (op *releasing) outcome(ctx context.Context) error {
-	e := op.record.entry
-	switch reply := op.reply; {
-	case op.unsent:
+func (op *releasing) outcome() error {
+	if op.unsent {
 		return nil
+	}
+	return op.released(op.record, op.reply)
+}
+
+// released reads the answer to the release of one hold.
+func (s *Services) released(r *record, reply script.Reply) error {
+	e := r.entry
+	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere && !reply.Resent:
 		// Not there, and it wasn't us: force-unlocked, evicted, deleted, lost
 		// in a failover.
 		e.loseAll(fmt.Errorf("%w: %s: the key was gone at an unlock", errs.ErrLost, errs.Quote(e.name)))
-		return op.lost()
+		return s.lostBefore(r)
 	case reply.Err != nil && script.Temporary(reply.Err):
 		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(e.name), reply.Err)
 	case reply.Err != nil:
@@ -168,18 +179,18 @@ func (op *releasing) outcome(ctx context.Context) error {
 	default:
 		// A further copy that finds nothing comes after one that did the work:
 		// the hold was ours when the first was sent.
-		op.heard(e.key, reply)
+		s.heard(e.key, reply)
 		return nil
 	}
 }
 
-// lost notes that the hold which was given back had been lost before.
-func (op *releasing) lost() error {
-	l := &op.ledger
+// lostBefore notes that a hold which was given back had been lost before.
+func (s *Services) lostBefore(r *record) error {
+	e, l := r.entry, &s.ledger
 	l.mu.Lock()
-	op.record.status = lost
-	op.record.entry.rememberLocked(errs.Lost)
+	r.status = lost
+	e.rememberLocked(errs.Lost)
 	l.mu.Unlock()
-	op.Log.Error("holdfast: hold lost", "name", op.record.entry.name, "owner", op.record.entry.field, "why", "the key was gone at an unlock")
-	return op.record.notHeldAs(errs.Lost)
+	s.Log.Error("holdfast: hold lost", "name", e.name, "owner", e.field, "why", "the key was gone at an unlock")
+	return r.notHeldAs(errs.Lost)
 }

@@ -6,7 +6,8 @@
 -- ARGV[n]  copy     the last one, given to answer(): nil for the first copy sent,
 --                   '1' for a later one, '2' to mark whichever it is
 --
--- Returns  what the marker says, if it stands: the request was answered before
+-- Returns  what the marker says, if it stands: the request was answered before.
+--          An answer is a number, or a text that can't be read as one
 -- Writes   through answer(): KEYS[2], unless this is the first copy and its
 --          effect shows; KEYS[3] if given; both for 70 s, which outlive the
 --          longest stall we promise to survive
@@ -14,7 +15,7 @@
 --          that of the request that undid it, and changes nothing
 local told = redis.call('GET', KEYS[2])
 if told then
-  return tonumber(told)
+  return tonumber(told) or told
 end
 
 local function answer(reply, copy)

@@ -133,6 +133,9 @@ func (l *Loop) Acquire(ctx context.Context, s Spec) error {
 	return w.loop()
 }
 
+// Ended answers why nothing new may begin: context or Close; nil if it may.
+func (l *Loop) Ended(ctx context.Context, name string) error { return l.ended(ctx, name, nil) }
+
 func (l *Loop) tryOnce(ctx context.Context, s Spec) error {
 	out, err := s.Try.Try(ctx, time.Now().Add(l.Patience))
 	switch {
