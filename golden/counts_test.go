@@ -1,5 +1,11 @@
 package golden
 
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/rlimiter"
+)
+
 func semaphore(s *stage) {
 	sem, ctx := s.client.Semaphore("n"), s.Context()
 	first, err := sem.TrySetPermits(ctx, 3)
@@ -46,4 +52,20 @@ func latchWithBraces(s *stage) {
 	s.yes(l.TrySetCount(ctx, 1))
 	s.ok(l.CountDown(ctx))
 	s.look("set 1, countDown")
+}
+
+func rateLimiter(s *stage) {
+	l, ctx := s.client.RateLimiter("n"), s.Context()
+	set, err := l.TrySetRate(ctx, rlimiter.Overall, 5, 10*time.Second)
+	s.ok(err)
+	s.answer("trySetRate %v", set)
+	s.look("trySetRate(OVERALL, 5, 10 s)")
+	s.ok(l.TryAcquire(ctx, 2))
+	s.answer("tryAcquire(2) true")
+	s.look("tryAcquire(2)")
+	s.ok(l.SetRate(ctx, rlimiter.PerClient, 3, 10*time.Second))
+	s.look("setRate(PER_CLIENT)")
+	s.ok(l.TryAcquire(ctx, 1))
+	s.answer("tryAcquire(1) true")
+	s.look("tryAcquire(1)")
 }

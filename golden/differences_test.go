@@ -31,6 +31,17 @@ var differences = []difference{
 		ours:   []string{"key redisson_lock_token:{n} | string | no ttl | 1"},
 		why:    keepsToken,
 	},
+	{
+		section: "ReadWriteLock", step: "write lock again",
+		theirs: []string{"key n | hash | ttl 60s | <client>:<1>:write 2 mode write"},
+		ours:   []string{"key n | hash | ttl 30s | <client>:<1>:write 2 mode write"},
+		why:    "a writer's re-entry doesn't add its lease to the life that is left: a writer that dies is missed after one lease, however deep it was",
+	},
+	{
+		section: "ReadWriteLock", step: "downgraded",
+		ours: []string{"msg redisson_rwlock:{n} <- 1"},
+		why:  "readers may come in from that moment: they are told, instead of finding out when the writer's lease would have ended",
+	},
 }
 
 const keepsToken = "a re-entry keeps its token: a larger one would fence off what the same owner writes with the outer hold's"

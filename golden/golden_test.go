@@ -13,10 +13,14 @@ var records = []string{"redisson-4.7.0.txt", "redisson-3.52.0.txt"}
 
 // calls of each section, by its name in the records.
 var calls = map[string]func(*stage){
-	"RLock":                           reentrantLock,
-	"RLock name with braces":          namedWithBraces,
-	"non-reentrant and spin":          spinLock,
-	"RFencedLock":                     fencedLock,
+	"RLock":                  reentrantLock,
+	"RLock name with braces": namedWithBraces,
+	"non-reentrant and spin": spinLock,
+	"RFencedLock":            fencedLock,
+	"FairLock":               fairLock,
+	"ReadWriteLock":          readWriteLock,
+	"ReadWriteLock: many readers of different threads": manyReaders,
+	"RateLimiter":                     rateLimiter,
 	"Semaphore":                       semaphore,
 	"CountDownLatch":                  latch,
 	"CountDownLatch name with braces": latchWithBraces,
@@ -24,11 +28,7 @@ var calls = map[string]func(*stage){
 
 // notYet are sections of primitives that holdfast doesn't have yet.
 var notYet = []string{
-	"FairLock",
-	"ReadWriteLock",
-	"ReadWriteLock: many readers of different threads",
 	"PermitExpirableSemaphore",
-	"RateLimiter",
 	"MultiLock",
 }
 
