@@ -160,6 +160,13 @@ func (c *Client) FairLock(name string, opts ...rlock.LockOption) *rlock.FairLock
 	return rlock.NewFairLock(c.services, name, opts...)
 }
 
+// ExpirableSemaphore answers the semaphore with expiring permits of a name:
+// Redisson's RPermitExpirableSemaphore. It sends nothing; a bad name is ErrInvalid
+// from the first call.
+func (c *Client) ExpirableSemaphore(name string) *rsemaphore.Expirable {
+	return rsemaphore.NewExpirable(c.services, name)
+}
+
 // Resume takes up a hold that Hold.Detach let go of, in this process or
 // another: it is renewed here from now on, or has the fixed lease of Lease(d).
 // A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
@@ -184,6 +191,8 @@ func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option
 		return rlock.Resume(ctx, c.services, kind, name, handle, opts...)
 	case rrwlock.Resumes(kind):
 		return rrwlock.Resume(ctx, c.services, kind, name, handle, opts...)
+	case kind == rsemaphore.HandleKind:
+		return nil, errs.Invalid("this is the handle of a permit: take it up with ExpirableSemaphore(%q).Resume", name)
 	default:
 		return nil, errs.Invalid("handle is of kind %q, which this version doesn't know: update holdfast", kind)
 	}

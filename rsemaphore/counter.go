@@ -164,12 +164,17 @@ func (c *counter) free(ctx context.Context) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		n, perr := strconv.ParseInt(text, 10, 64)
-		if perr != nil {
-			return 0, notANumber(fmt.Sprintf("WRONGTYPE holdfast: a string that is no number of permits: %.20q", text))
-		}
-		return n, nil
+		return parseNumber(text)
 	})
+}
+
+// parseNumber reads a number of permits as the scripts do.
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, notANumber(fmt.Sprintf("WRONGTYPE holdfast: a string that is no number of permits: %.20q", text))
+	}
+	return n, nil
 }
 
 // notANumber is what a script would have answered for such a value.

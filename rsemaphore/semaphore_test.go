@@ -411,9 +411,11 @@ func TestA14CancelledAcquireIsUndone(t *testing.T) {
 	c, proxy := through(t)
 	s := c.Semaphore(t.Name())
 	set(t, s, 5)
+	require.NoError(t, s.Acquire(t.Context(), 1)) // the scripts are loaded
+	require.NoError(t, s.Release(t.Context(), 1))
 	for _, action := range []func(<-chan struct{}) faultproxy.Action{faultproxy.HoldReply, faultproxy.HoldRequest} {
 		release := make(chan struct{})
-		f := proxy.Add(faultproxy.Rule{Match: faultproxy.Cmd("evalsha", "eval"), Times: 1, Do: action(release)})
+		f := proxy.Add(faultproxy.Rule{Match: faultproxy.Cmd("evalsha", "eval"), Do: action(release)})
 		ctx, cancel := context.WithCancel(t.Context())
 		back := make(chan error, 1)
 		go func() { back <- s.Acquire(ctx, 2) }()
@@ -422,8 +424,8 @@ func TestA14CancelledAcquireIsUndone(t *testing.T) {
 		}
 		cancel()
 		require.ErrorIs(t, <-back, context.Canceled)
-		close(release)
 		f.Remove()
+		close(release)
 		eventually(t, "it is given back", func() bool { return taken(t, t.Name(), "5") })
 	}
 	require.NoError(t, c.Shutdown(t.Context()))
