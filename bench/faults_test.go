@@ -263,6 +263,9 @@ func child(role string) int {
 			}
 		}
 	}
+	if strings.HasPrefix(role, "fair ") {
+		return fairChild(role)
+	}
 	if url, ok := strings.CutPrefix(role, "limiter "); ok {
 		return limiterChild(url)
 	}
