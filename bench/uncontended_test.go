@@ -140,3 +140,23 @@ func BenchmarkLockUnlock(b *testing.B) {
 		}
 	})
 }
+
+// Bar: 2 commands, as the plain lock: the token comes with the grant.
+func BenchmarkUncontendedFenced(b *testing.B) {
+	const pairs = 500
+	s := newSide(b, server.Options())
+	l := s.FencedLock("uncontended-fenced")
+	pair(context.Background(), b, l)
+	for b.Loop() {
+		s.commands.Reset()
+		start := time.Now()
+		for range pairs {
+			pair(context.Background(), b, l)
+		}
+		took := time.Since(start)
+		require.EqualValues(b, 2*pairs, s.commands.Total())
+		b.ReportMetric(float64(s.commands.Total())/pairs, "commands/pair")
+		b.ReportMetric(float64(took.Microseconds())/pairs, "µs/pair")
+	}
+	b.ReportMetric(0, "ns/op")
+}
