@@ -68,6 +68,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, errs.Invalid("New was given a *redis.Ring, which moves names to another shard when one drops, so that two can hold one lock: use a cluster, a failover client or a single server")
 	}
 	set, err := collect(opts)
+	if err == nil {
+		err = set.checkReplicas(rdb)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +82,7 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 	id := uuid.NewString()
 	runner := script.NewRunner(rdb, set.log, c.tasks.Done())
 	runner.Shard(set.sharding)
+	runner.Replicas = set.replicas
 	sharded := runner.Sharded
 	if !runner.MayShard() {
 		sharded = nil
@@ -99,10 +103,15 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 		Patience:    set.patience,
 		MapName:     set.mapName,
 		Log:         set.log,
+		Observe:     set.observe,
 	}
-	c.watchdog = watchdog.New(watchdog.Config{
+	cfg := watchdog.Config{
 		Lease: set.lease, Batch: set.batch, Renew: c.services.Renew, Tasks: c.tasks, Log: set.log,
-	})
+	}
+	if set.observe != nil {
+		cfg.Observe = c.services.TellRenewal
+	}
+	c.watchdog = watchdog.New(cfg)
 	c.services.Watchdog = c.watchdog
 	return c
 }

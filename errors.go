@@ -22,8 +22,8 @@ var (
 	ErrReentry = errs.ErrReentry
 	// ErrUpgrade: the owner reads, and asks to write: it would wait for itself.
 	ErrUpgrade = errs.ErrUpgrade
-	// ErrNotReplicated: too few replicas acknowledged; it was undone. Nothing in
-	// this version returns it.
+	// ErrNotReplicated: too few replicas acknowledged; it was undone. A
+	// *NotReplicatedError says how many did. See WithReplicas.
 	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client was closed.
 	ErrClosed = errs.ErrClosed
@@ -44,6 +44,10 @@ var (
 // no expiry or isn't known); of permits, Wanted and Free, and Remaining is when enough
 // may have expired.
 type NotAcquiredError = errs.NotAcquiredError
+
+// NotReplicatedError matches ErrNotReplicated. Its fields: Acks, how many replicas
+// acknowledged; Want, how many should have; Timeout, within which time.
+type NotReplicatedError = errs.NotReplicatedError
 
 // NotHeldError matches ErrNotHeld, and ErrLost if Reason is Lost. Its fields:
 // Name and Reason.

@@ -191,3 +191,35 @@ func ExampleGuard() {
 	// Output:
 	// charged 7 for 42 <nil>
 }
+
+// Metrics: how long callers wait, how long they hold, and how many are in.
+func ExampleWithObserver() {
+	held := 0 // in a program: a gauge, and histograms for Waited and Held
+	client, _ := holdfast.Open(server.URL(), holdfast.WithObserver(func(e holdfast.Event) {
+		switch e := e.(type) {
+		case holdfast.Acquired:
+			held++
+			fmt.Println("acquired", e.Kind, e.Name, e.Waited < time.Minute)
+		case holdfast.Refused:
+			fmt.Println("refused", e.Name, e.Err)
+		case holdfast.Released:
+			held--
+			fmt.Println("released", e.Name, e.Held > 0, e.Err)
+		case holdfast.HoldLost:
+			held--
+			fmt.Println("lost", e.Name, e.Cause)
+		}
+	}))
+	defer client.Close()
+
+	err := client.Lock("example:observed").Do(context.Background(), func(context.Context) error {
+		fmt.Println("held:", held)
+		return nil
+	})
+	fmt.Println("held:", held, err)
+	// Output:
+	// acquired lock example:observed true
+	// held: 1
+	// released example:observed true <nil>
+	// held: 0 <nil>
+}

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 
@@ -29,6 +30,9 @@ func Open(url string, opts ...Option) (*Client, error) {
 	rdb, err := Dial(url)
 	if err != nil {
 		return nil, err
+	}
+	if err := set.checkReplicas(rdb); err != nil {
+		return nil, errors.Join(err, rdb.Close())
 	}
 	return newClient(rdb, rdb, set), nil
 }

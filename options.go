@@ -22,7 +22,9 @@ type settings struct {
 	poll     time.Duration
 	mapName  func(string) string
 	sharding ShardedPubSub
+	replicas script.Replicas
 	log      *slog.Logger
+	observe  func(Event)
 }
 
 func defaults() settings {

@@ -47,6 +47,9 @@ type Config struct {
 	// Tasks owns the goroutines; the watchdog ends when it closes.
 	Tasks *task.Group
 	Log   *slog.Logger
+	// Observe is told the result of each renewal that wasn't overtaken by the end
+	// of its lease, after the lease has it, and under no mutex; may be nil.
+	Observe func(*lease.Lease, lease.Result)
 }
 
 // Watchdog renews leases until they are stopped. Make it with New.
@@ -338,12 +341,16 @@ func (w *Watchdog) renew(b *batch) {
 
 	var lost []*lease.Lease
 	var failed lease.Result
+	var told []int // of those that are still watched
 	w.mu.Lock()
 	now := time.Now()
 	for i, l := range b.leases {
 		l.Watch.Sent--
 		if l.Watch.Place == 0 {
 			continue // stopped or over since
+		}
+		if w.cfg.Observe != nil {
+			told = append(told, i)
 		}
 		switch r := results[i]; r.Verdict {
 		case lease.Renewed:
@@ -367,6 +374,9 @@ func (w *Watchdog) renew(b *batch) {
 
 	if failed.Err != nil && !errors.Is(failed.Err, errs.ErrClosed) {
 		w.cfg.Log.Warn("holdfast: renewal failed, trying again", "names", len(b.leases), "cause", failed.Err)
+	}
+	for _, i := range told {
+		w.cfg.Observe(b.leases[i], results[i])
 	}
 	for _, l := range lost {
 		const why = "the key is gone or belongs to another owner"

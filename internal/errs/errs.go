@@ -90,6 +90,21 @@ func (e *NotHeldError) Is(target error) bool {
 	return target == ErrNotHeld || target == ErrLost && e.Reason == Lost
 }
 
+// NotReplicatedError says how many replicas acknowledged in time, and how many
+// should have. It matches ErrNotReplicated.
+type NotReplicatedError struct {
+	Acks, Want int
+	// Timeout is how long they had at most.
+	Timeout time.Duration
+}
+
+func (e *NotReplicatedError) Error() string {
+	return fmt.Sprintf("%v: %d of %d within %v", ErrNotReplicated, e.Acks, e.Want, e.Timeout)
+}
+
+// Is reports whether target is ErrNotReplicated.
+func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
+
 // Invalid makes an ErrInvalid whose text says what is wrong and how to mend it.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))

@@ -58,6 +58,7 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	e := m.enter(t)
 	defer e.exit()
 
+	began := m.clock()
 	a := &attempt{Mutex: m, entry: e, owner: t, lease: m.Lease, renewed: true}
 	if o.LeaseSet {
 		a.lease, a.renewed = o.Lease, false
@@ -85,14 +86,18 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	a.quit(ctx, err == nil)
 	if err != nil {
 		a.leave(ctx, err)
+		e.tellAsked(began, err)
 		return nil, err
 	}
 	r.token = a.token
 	if !e.add(r, a.asked, a.lease, a.renewed) {
 		a.settleBehind(granted{reply: script.Reply{Err: errs.ErrClosed, MaybeRan: true}})
-		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
+		err := fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
+		e.tellAsked(began, err)
+		return nil, err
 	}
 	e.giveTurn()
+	e.tellAsked(began, nil)
 	return h, nil
 }
 
@@ -195,10 +200,14 @@ func (a *attempt) ask(ctx context.Context, until time.Time, place Place) granted
 		g := granted{marker: args.Marker, before: a.entry.count()}
 		args.Field, args.Count, args.Lease, args.Waits, args.Place = a.entry.fieldArg, g.before+1, a.lease, a.waits, place
 		a.fence(&args)
-		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure)))
+		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure).Replicated(isGrant)))
 		if g.reply.Err != nil {
 			a.entry.written = unknown
 			g.reply.MaybeRan = g.reply.MaybeRan || stale // the one before was granted
+			if errors.Is(g.reply.Err, errs.ErrNotReplicated) {
+				// Redis answers: nothing is left when the caller learns of it.
+				g.reply.MaybeRan = a.takeBack(g, a.Patience) != nil
+			}
 			return g
 		}
 		stale = g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
@@ -208,9 +217,12 @@ func (a *attempt) ask(ctx context.Context, until time.Time, place Place) granted
 	}
 }
 
-func (g granted) isGrant() bool {
-	n := g.reply.Int()
-	return g.reply.Err == nil && (n == grantedFirst || n == grantedAgain)
+func (g granted) isGrant() bool { return g.reply.Err == nil && isGrant(g.reply.Val) }
+
+// isGrant reports whether an acquire script's answer is a grant, fenced or not.
+func isGrant(answer any) bool {
+	n, _ := answer.(int64)
+	return n < 0 || n == grantedFirst || n == grantedAgain
 }
 
 // settle ends a request whose caller has left, and gives the turn back.
@@ -230,24 +242,30 @@ func (a *attempt) settleBehind(g granted) {
 	}
 }
 
-// undo takes an acquisition back that nobody waits for, voids the copies of it
-// that may still be under way, and gives the entry's turn back.
+// undo takes an acquisition back that nobody waits for, and gives the entry's
+// turn back.
 func (a *attempt) undo(g granted) {
+	defer a.entry.giveTurn()
+	if err := a.takeBack(g, max(a.Patience, a.lease)); err != nil && !errors.Is(err, errs.ErrClosed) {
+		a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
+			"name", a.name, "owner", a.entry.field, "cause", err)
+	}
+}
+
+// takeBack undoes an acquisition and voids the copies of it that may still be
+// under way.
+func (a *attempt) takeBack(g granted, within time.Duration) error {
 	e := a.entry
-	defer e.giveTurn()
 	n, d, each := e.left(time.Now())
 	args := a.args()
 	args.Voided, args.Field, args.Count, args.Lease, args.Leases = g.marker, e.fieldArg, n, d, each
-	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, a.lease), a.kind.Release(args))
+	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), within, a.kind.Release(args))
 	e.written = n
 	if reply.Err != nil {
 		e.written = unknown
-		if !errors.Is(reply.Err, errs.ErrClosed) {
-			a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
-				"name", a.name, "owner", e.field, "cause", reply.Err)
-		}
 	}
 	a.heard(a.key, reply)
+	return reply.Err
 }
 
 // heard wakes the local line itself where no notification will.

@@ -96,6 +96,7 @@ func (s *Services) detach(r *record, to string) (string, error) {
 	err := e.take(r, time.Now())
 	if err == nil {
 		defer e.exit()
+		r.tellReleased(reply.Err)
 	}
 	if reply.Err != nil {
 		e.written = unknown
@@ -142,6 +143,9 @@ func (r *record) alive() error {
 	return nil
 }
 
+// isThere reports whether an extend or transfer script found the hold.
+func isThere(answer any) bool { return answer != int64(notThere) }
+
 // resuming is one call of Resume.
 type resuming struct {
 	*names
@@ -151,7 +155,7 @@ type resuming struct {
 }
 
 // Resume takes up the hold that a handle stands for, under ctx's owner.
-func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, error) {
+func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold, err error) {
 	if ctx == nil {
 		return nil, ErrNilContext("resume", m.name)
 	}
@@ -172,6 +176,8 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	}
 	e := m.enter(t)
 	defer e.exit()
+	began := m.clock()
+	defer func() { e.tellAsked(began, err) }()
 	if !e.takeTurn(ctx.Done(), time.Now().Add(m.Patience)) {
 		return nil, e.errTurn(ctx, "resume")
 	}
@@ -183,7 +189,7 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (*Hold, 
 	r := &record{entry: e, token: h.Token}
 	hold := newHold(ctx, r, t)
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
-		return m.Send(ctx, m.Patience, m.kind.Transfer(q.args))
+		return m.Send(ctx, m.Patience, m.kind.Transfer(q.args).Replicated(isThere))
 	}, q.settle)
 	if !ok {
 		return nil, m.Gone(ctx, "resume", m.name, nil)
@@ -249,7 +255,7 @@ func (s *Services) extend(ctx context.Context, r *record, d time.Duration) error
 	}
 	args := e.args()
 	args.Field, args.Lease = e.fieldArg, d
-	call := e.kind.Extend(args)
+	call := e.kind.Extend(args).Replicated(isThere)
 	// settle sees to it that no copy comes late, after this hold.
 	settle := func(reply script.Reply) {
 		defer e.giveTurn()

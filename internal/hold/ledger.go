@@ -29,6 +29,7 @@ type record struct {
 	entry *entry
 	lease *lease.Lease // shared by the holds of an entry that are renewed
 	own   lease.Lease  // lease, if it isn't an earlier record's
+	since time.Time    // of the grant
 	token int64
 
 	// Guarded by ledger.mu.
@@ -266,6 +267,7 @@ func (e *entry) add(r *record, asked time.Time, d time.Duration, renewed bool) b
 	default:
 		r.lease = e.kept
 	}
+	r.since = asked
 	e.holds = append(e.holds, r)
 	if e.entered != nil && len(e.holds) == 1 {
 		close(e.entered)
@@ -276,7 +278,7 @@ func (e *entry) add(r *record, asked time.Time, d time.Duration, renewed bool) b
 }
 
 func (e *entry) newLease(r *record, asked time.Time, d time.Duration) *lease.Lease {
-	r.own.Name, r.own.Key, r.own.Field, r.own.Holder = e.name, e.key, e.field, e
+	r.own.Name, r.own.Key, r.own.Field, r.own.Holder, r.own.Kind = e.name, e.key, e.field, e, e.kind.ID()
 	r.own.Extend(asked, d)
 	return &r.own
 }
@@ -348,6 +350,7 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 		if to == lost {
 			e.Log.Error("holdfast: hold lost", "name", e.name, "owner", e.field, "why", why)
 		}
+		r.tellLost(why)
 	}
 }
 

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,7 +45,9 @@ func (s *Services) release(ctx context.Context, r *record) error {
 func (s *Services) releaseTaken(ctx context.Context, r *record, now time.Time) error {
 	if s.Tasks.Context().Err() != nil {
 		r.entry.exit()
-		return fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
+		err := fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
+		r.tellReleased(err)
+		return err
 	}
 	// Behind the caller it goes on until the lease has ended the hold anyway.
 	end := now.Add(max(s.Patience, s.Lease, r.lease.Duration()))
@@ -86,11 +89,12 @@ func (op *releasing) Abandoned() { op.finish() }
 func (op *releasing) answer() error {
 	if !unanswered(op.reply) {
 		defer op.done()
-		return op.outcome()
+		return op.told(op.outcome())
 	}
 	cause, behind := op.reply.Err, *op
 	if !op.Tasks.Go(behind.finish) {
 		op.done()
+		op.record.tellReleased(cause)
 	}
 	return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(op.record.entry.name), cause)
 }
@@ -142,9 +146,19 @@ func (op *releasing) finish() {
 	if unanswered(op.reply) {
 		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), op.end)
 	}
-	if err := op.outcome(); err != nil {
+	if err := op.told(op.outcome()); err != nil {
 		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
 	}
+}
+
+// told tells the end of a release, and passes its error on.
+func (op *releasing) told(err error) error {
+	if errors.Is(err, errs.ErrLost) {
+		op.record.tellLost(err)
+	} else {
+		op.record.tellReleased(err)
+	}
+	return err
 }
 
 // done gives back the turn and the entry.

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
@@ -39,6 +40,10 @@ func (s *Services) group(ls []*lease.Lease) [][]int {
 	return groups
 }
 
+// renewing: a renewal that replicas don't confirm is none. An old master that was
+// cut off would otherwise go on "renewing".
+func renewing(any) bool { return true }
+
 // renew sends one call a group, fills in results, and answers the places, one
 // each, that were refused because of the company they were in.
 func (s *Services) renew(ctx context.Context, ls []*lease.Lease, groups [][]int, results []lease.Result) (refused [][]int) {
@@ -48,7 +53,7 @@ func (s *Services) renew(ctx context.Context, ls []*lease.Lease, groups [][]int,
 		for j, n := range g {
 			ks[j], fields[j] = ls[n].Key, ls[n].Field
 		}
-		calls[i] = ls[g[0]].Renew.Call(ks, fields, s.Lease)
+		calls[i] = ls[g[0]].Renew.Call(ks, fields, s.Lease).Replicated(renewing)
 	}
 	for i, reply := range s.Runner.Batch(ctx, calls) {
 		g := groups[i]
@@ -59,6 +64,8 @@ func (s *Services) renew(ctx context.Context, ls []*lease.Lease, groups [][]int,
 		for j, n := range g {
 			r := lease.Result{Asked: reply.Asked, Err: reply.Err}
 			switch {
+			case errors.Is(reply.Err, errs.ErrNotReplicated) && len(there) == len(g) && there[j] == int64(0):
+				r.Verdict, r.Err = lease.Gone, nil // here already; who else has that is no matter
 			case reply.Err != nil:
 				if len(g) > 1 && script.Company(reply.Err) {
 					refused = append(refused, []int{n})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/event"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/script"
@@ -42,6 +43,8 @@ type Services struct {
 	// MapName makes the key of a name.
 	MapName func(string) string
 	Log     *slog.Logger
+	// Observe is told events; nil if nobody wants to know. See Tell.
+	Observe func(event.Event)
 
 	ledger     ledger
 	keepers    keepers

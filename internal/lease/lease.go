@@ -44,6 +44,7 @@ type Lease struct {
 	// Name, Key and Field say what is leased: the user's name, the key, and
 	// the owner's field in it.
 	Name, Key, Field string
+	Kind             string // for events
 	// Renew gives the key a fresh lease; nil for a lease that isn't renewed.
 	Renew  *Renewal
 	Holder Holder

@@ -2,6 +2,7 @@ package object
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +21,8 @@ type Request struct {
 	Make func(script.Keys) script.Call
 	// Undo takes back what the request whose marker stands in Voided was
 	// granted, if it was, and keeps copies of it that come late from being
-	// granted anything; nil for a request that changes nothing.
+	// granted anything; nil for a request that changes nothing, which replicas
+	// needn't confirm.
 	Undo func(script.Keys) script.Call
 	// Granted is called, on the caller's goroutine, with the keys and the answer
 	// of the request that was granted; may be nil.
@@ -60,9 +62,17 @@ func (a *attempt) Entered() <-chan struct{} { return nil }
 func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error) {
 	keys := a.Keys()
 	call := a.Make(keys).Noting(&a.failure)
+	if a.Undo != nil {
+		call = call.Replicated(a.grants)
+	}
 	a.Begin()
 	reply, ok := task.Leave(a.Tasks, ctx.Done(), func() script.Reply {
-		return a.Runner.Do(ctx, time.Now(), until, call)
+		reply := a.Runner.Do(ctx, time.Now(), until, call)
+		if errors.Is(reply.Err, errs.ErrNotReplicated) {
+			// Redis answers: nothing is left when the caller learns of it.
+			reply.MaybeRan = a.takeBack(keys, a.Patience) != nil
+		}
+		return reply
 	}, func(reply script.Reply) {
 		defer a.End()
 		a.settle(keys, reply)
@@ -91,6 +101,12 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	return out, err
 }
 
+// grants reports whether the script's answer is a grant.
+func (a *attempt) grants(answer any) bool {
+	out, _ := a.Read(script.Reply{Val: answer})
+	return out.Granted
+}
+
 // settle undoes a request whose caller has left.
 func (a *attempt) settle(keys script.Keys, reply script.Reply) {
 	if a.Undo == nil || reply.Err != nil && !reply.MaybeRan {
@@ -101,15 +117,20 @@ func (a *attempt) settle(keys script.Keys, reply script.Reply) {
 			return
 		}
 	}
+	if err := a.takeBack(keys, behind); err != nil {
+		a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone", "request", a.What, "name", a.name, "cause", err)
+	}
+}
+
+// takeBack undoes what was granted, and voids the copies of the request.
+func (a *attempt) takeBack(keys script.Keys, within time.Duration) error {
 	undo := a.Keys()
 	undo.Voided = keys.Marker
-	reply = a.Send(context.WithoutCancel(a.Tasks.Context()), behind, a.Undo(undo).AlwaysMark())
-	switch {
-	case reply.Err != nil:
-		a.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone", "request", a.What, "name", a.name, "cause", reply.Err)
-	case a.Undone != nil:
+	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), within, a.Undo(undo).AlwaysMark())
+	if reply.Err == nil && a.Undone != nil {
 		a.Undone(reply)
 	}
+	return reply.Err
 }
 
 // settleBehind is settle on a goroutine of its own: the caller has its error.

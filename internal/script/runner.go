@@ -27,6 +27,9 @@ const (
 
 // Runner sends scripts for one client.
 type Runner struct {
+	// Replicas is set before the first request, if at all.
+	Replicas Replicas
+
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // nil on a single server
 	id      string
@@ -77,7 +80,9 @@ type Reply struct {
 	Resent bool
 	// MaybeRan says, beside an error, that a copy may have run or may run yet.
 	MaybeRan bool
-	Err      error
+	// Err is a *NotReplicatedError, with Val beside it, if the script granted
+	// what too few replicas have; see Call.Replicated.
+	Err error
 }
 
 // Int is the answer as a number. Scripts of this module answer numbers.
@@ -100,22 +105,34 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		reply = Reply{Asked: now}
 		pause time.Duration
 		load  bool
+		told  place // where a redirection pointed
 	)
 	if ctx.Done() == nil && !until.IsZero() {
 		ctx = bounded{ctx, until}
 	}
 	for {
 		var cmd command
+		var acks int64
+		var ran bool
 		sharded, err := r.shards(ctx, &c)
 		fate := notYet
 		if err == nil {
 			cmd = c.command(ctx, sharded, load)
-			err = r.rdb.Process(ctx, cmd)
+			if r.confirms(&c) {
+				acks, ran, err = r.sendConfirmed(ctx, until, &c, cmd, told, reply.Resent)
+			} else {
+				err = r.rdb.Process(ctx, cmd)
+			}
 			fate = fateOf(err)
 		}
 		if err == nil || errors.Is(err, redis.Nil) {
 			reply.Val, reply.Err = cmd.Val(), nil
+			r.judge(&c, &reply, acks)
 			return reply
+		}
+		if ran { // but nobody knows who else has it
+			reply.Resent = true
+			c = c.Resent()
 		}
 		last := err
 		switch fate {
@@ -132,6 +149,10 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			c = c.Resent()
 			r.reloadTopology(ctx)
 		case notYet:
+		}
+		if r.confirms(&c) {
+			told, _ = r.placeTold(ctx, err)
+			r.reloadTopology(ctx)
 		}
 		c.failure.note(err)
 		load = false
@@ -258,6 +279,9 @@ func (r *Runner) Batch(ctx context.Context, calls []Call) []Reply {
 
 // batch sends the calls numbered in todo and answers those that met NOSCRIPT.
 func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []Reply, load bool) (unloaded []int) {
+	if len(todo) > 0 && r.confirms(&calls[todo[0]]) { // a batch is of one kind
+		return r.batchConfirmed(ctx, calls, todo, replies, load)
+	}
 	pipe := r.rdb.Pipeline()
 	cmds := make([]command, len(todo))
 	asked := time.Now()

@@ -86,6 +86,7 @@ type Call struct {
 	defaults []any
 	marked   bool
 	failure  *Failure
+	granted  func(val any) bool // see Replicated
 }
 
 // Noting is the request whose failures are noted in f.

@@ -1,0 +1,62 @@
+package holdfast
+
+import (
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/event"
+)
+
+// What an observer is told; see WithObserver.
+type (
+	// Event is one of Acquired, Refused, Released, HoldLost, Renewed and
+	// RenewalFailed. About says what it happened to.
+	Event = event.Event
+	// Subject is what an event is about: Name; Kind, such as "lock" or "fenced";
+	// Owner, the holder as it stands in Redis, or the id of a permit.
+	Subject = event.Subject
+
+	// Acquired: a hold or permit was granted, Waited after the call.
+	Acquired = event.Acquired
+	// Refused: an acquisition ended without a grant, Waited after the call; Err is
+	// what the caller is told.
+	Refused = event.Refused
+	// Released: a hold or permit was given back after Held. Err says why it isn't
+	// certain that Redis knows, nil if it does. Detach counts as well.
+	Released = event.Released
+	// HoldLost: a hold or permit ended after Held without its holder's doing.
+	// Cause is that of Hold.Context: ErrLost, or ErrClosed where Close left it to
+	// expire.
+	HoldLost = event.HoldLost
+	// Renewed: a lease was renewed, until Until.
+	Renewed = event.Renewed
+	// RenewalFailed: a renewal got no answer, was refused, or wasn't confirmed by
+	// replicas. It is tried again until Until; then the hold is lost.
+	RenewalFailed = event.RenewalFailed
+)
+
+// WithObserver has f told what becomes of holds and permits: for metrics and
+// traces. Default: nobody is told, at no cost.
+//
+//	switch e := e.(type) {
+//	case holdfast.Acquired:      e.Waited, from the call to the grant
+//	case holdfast.Refused:       e.Waited, e.Err; nothing is held
+//	case holdfast.Released:      e.Held; e.Err if it isn't certain that Redis knows
+//	case holdfast.HoldLost:      e.Held, e.Cause
+//	case holdfast.Renewed:       e.Until, when the lease ends
+//	case holdfast.RenewalFailed: e.Err, e.Until; it is tried again until then
+//	}
+//	e.About() // Name, Kind, Owner
+//
+// Each Acquired is followed by one Released or one HoldLost, at the latest at Close.
+// f is called on the goroutine on which it happened, under no lock of holdfast,
+// from several goroutines at once. It must return quickly: a call, or the
+// renewal of other holds, waits for it. It must not lock or unlock anything
+// through the client. Panics of f are logged and go no further.
+func WithObserver(f func(Event)) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return errs.Invalid("WithObserver(nil): leave the option out instead")
+		}
+		s.observe = f
+		return nil
+	}
+}
