@@ -208,7 +208,8 @@ func (r *Runner) sendGroups(ctx context.Context, calls []Call, groups map[place]
 			asked := time.Now()
 			cmds := make([]command, len(group))
 			for i, n := range group {
-				cmds[i] = calls[n].command(ctx, load)
+				sharded, _ := r.shards(ctx, &calls[n]) // undecided, as in batch
+				cmds[i] = calls[n].command(ctx, sharded, load)
 			}
 			acks, err := r.confirm(ctx, time.Time{}, p, cmds, r.probe(calls[group[0]].key()))
 			mu.Lock()
