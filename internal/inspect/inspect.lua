@@ -22,7 +22,7 @@
 --          lives (ms, for each reader in the order of fields; -2: gone), token, queue (owner,
 --          timeout and alive, '' where there is none), waiting (their number), writers and
 --          readers (owner, ms), leases (permit, ms), leased and expired (their numbers), left,
---          opened, listeners, semaphores and latches (connections that listen)
+--          opened, listening (connections, for each channel)
 -- Writes   nothing      Publishes  nothing
 -- Repeat   safe: it only reads. The keys of read holds are named after fields of
 --          the hash, so that they can't all stand in KEYS; their slot is the name's
@@ -153,19 +153,14 @@ if (kind == 'string' or kind == 'none') and typeOf(KEYS[8]) == 'zset' then
 end
 
 -- pcall: a user may lack the right, and an old server the command.
-local function listeners(label, numbers)
-  if type(numbers) == 'table' and not numbers.err then
-    local sum = 0
-    for i = 2, #numbers, 2 do
-      sum = sum + tonumber(numbers[i])
-    end
-    put(label, sum)
+local listen = {}
+for _, numbers in ipairs({
+  redis.pcall('PUBSUB', 'NUMSUB', unpack(ARGV, 3)),
+  redis.pcall('PUBSUB', 'SHARDNUMSUB', unpack(ARGV, 3)),
+}) do
+  for i = 2, numbers.err and 0 or #numbers, 2 do
+    listen[i / 2] = (listen[i / 2] or 0) + tonumber(numbers[i])
   end
 end
-listeners('semaphores', redis.pcall('PUBSUB', 'NUMSUB', ARGV[3]))
-listeners('latches', redis.pcall('PUBSUB', 'NUMSUB', ARGV[4]))
-listeners('listeners', redis.pcall('PUBSUB', 'NUMSUB', unpack(ARGV, 3)))
-listeners('semaphores', redis.pcall('PUBSUB', 'SHARDNUMSUB', ARGV[3]))
-listeners('latches', redis.pcall('PUBSUB', 'SHARDNUMSUB', ARGV[4]))
-listeners('listeners', redis.pcall('PUBSUB', 'SHARDNUMSUB', unpack(ARGV, 3)))
+put('listening', listen)
 return out

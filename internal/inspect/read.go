@@ -55,6 +55,14 @@ func (a answer) strings(label string) []string {
 	return ss
 }
 
+// listening is how many connections listen on one of Channels.
+func (a answer) listening(channel int) (n int64) {
+	if l := a.list("listening"); channel < len(l) {
+		n, _ = l[channel].(int64)
+	}
+	return n
+}
+
 // whole reads a number as Redis writes scores and counts. Scores may come with an
 // exponent.
 func whole(s string) int64 {
@@ -77,13 +85,16 @@ const (
 	write = "write"
 )
 
-// read makes an Info of an answer.
+// readInfo makes an Info of an answer.
 func readInfo(name, key string, val any) Info {
 	a := newAnswer(val)
 	now := a.number("now")
 	i := Info{
 		Name: name, Key: key, Type: a.text("type"), At: time.UnixMilli(now), TTL: ttl(a.number("ttl")),
-		Token: a.number("token"), QueueLen: int(a.number("waiting")), Listeners: a.number("listeners"),
+		Token: a.number("token"), QueueLen: int(a.number("waiting")),
+	}
+	for n := range a.list("listening") {
+		i.Listeners += a.listening(n)
 	}
 	i.readQueue(a, now)
 	i.Writers, i.Readers = waiters(a.strings("writers"), now), waiters(a.strings("readers"), now)
@@ -220,9 +231,9 @@ func (i *Info) readNumber(a answer, now int64) {
 	case a.has("leases"):
 		i.Kind = ExpirableSemaphore
 		i.readPermits(a, now)
-	case i.Value < 1, a.number("semaphores") > 0: // no latch stands at 0
+	case i.Value < 1, a.listening(0) > 0: // no latch stands at 0
 		i.Kind = Semaphore
-	case a.has("opened"), a.number("latches") > 0:
+	case a.has("opened"), a.listening(1) > 0:
 		i.Kind = Latch
 	default:
 		i.Kind = Counter

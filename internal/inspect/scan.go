@@ -62,8 +62,11 @@ func (w *walk) run(pattern string) error {
 	for _, node := range nodes {
 		// Where a name has nothing of its own, as that of a fenced lock that is
 		// free, its helpers tell of it.
-		for _, p := range []string{p, "redisson_lock_[qt]*:{" + p + "}", "redisson_lock_[qt]*:" + p} {
-			if err := w.scan(node, p); err != nil {
+		for _, look := range []struct {
+			pattern string
+			thing   func(key string) string
+		}{{p, thing}, {helpers + "{" + p + "}", wrapped}, {helpers + p, unwrapped}} {
+			if err := w.scan(node, look.pattern, look.thing); err != nil {
 				if errors.Is(err, errEnough) {
 					return nil
 				}
@@ -92,8 +95,8 @@ func (w *walk) nodes(ctx context.Context) ([]redis.Cmdable, error) {
 	return nodes, err
 }
 
-// scan walks through the keys of one server that match p.
-func (w *walk) scan(node redis.Cmdable, p string) error {
+// scan walks through the keys of one server that match p, and what they are of.
+func (w *walk) scan(node redis.Cmdable, p string, thing func(string) string) error {
 	type page struct {
 		keys []string
 		next uint64
@@ -107,6 +110,9 @@ func (w *walk) scan(node redis.Cmdable, p string) error {
 		if err != nil {
 			return err
 		}
+		for i, key := range got.keys {
+			got.keys[i] = thing(key)
+		}
 		if err := w.read(got.keys); err != nil {
 			return err
 		}
@@ -116,11 +122,11 @@ func (w *walk) scan(node redis.Cmdable, p string) error {
 	}
 }
 
-// read reads what stands at the names that found keys belong to, and yields it.
+// read reads what stands at names, as they are in Redis, and yields it.
 func (w *walk) read(found []string) error {
-	var names []string // as they stand in Redis
+	var names []string
 	for _, key := range found {
-		if key = thing(key); key != "" && !w.seen[key] && keys.Check(key) == nil {
+		if key != "" && !w.seen[key] && keys.Check(key) == nil {
 			w.seen[key] = true
 			names = append(names, key)
 		}
@@ -223,17 +229,46 @@ func unwrap(s string) string {
 	return s
 }
 
-// thing is the name that a key belongs to, as it stands in Redis, or "" if a key
-// is a helper that says nothing of itself.
-func thing(key string) string {
-	for _, label := range []string{"redisson_lock_queue:", "redisson_lock_token:"} {
+// helpers is a pattern for the keys of tokens and queues, up to the name: five
+// letters, so that nothing of the name is taken for a label.
+const helpers = "redisson_lock_[tq][ou][ke][eu][ne]:"
+
+// helped is what follows the label of a token or a queue.
+func helped(key string) string {
+	for _, label := range []string{"redisson_lock_token:", "redisson_lock_queue:"} {
 		if rest, ok := strings.CutPrefix(key, label); ok {
-			return unwrap(rest)
+			return rest
 		}
 	}
-	switch {
-	case strings.HasPrefix(key, "redisson_lock_timeout:"), strings.HasPrefix(key, "redisson_unlock_latch:"),
-		strings.Contains(key, ":holdfast:"), strings.Contains(key, ":rwlock_timeout:"):
+	return ""
+}
+
+// wrapped is the name without braces that a helper belongs to, or "".
+func wrapped(key string) string {
+	rest := helped(key)
+	if name := unwrap(rest); name != rest {
+		return name
+	}
+	return ""
+}
+
+// unwrapped is the name with braces of its own that a helper belongs to, or "".
+func unwrapped(key string) string {
+	rest := helped(key)
+	if name := unwrap(rest); name == rest {
+		return name
+	}
+	return ""
+}
+
+// thing is the name that a key is, or "" if it is a helper.
+func thing(key string) string {
+	for _, label := range []string{"redisson_lock_token:", "redisson_lock_queue:", "redisson_lock_timeout:", "redisson_unlock_latch:"} {
+		if strings.HasPrefix(key, label) {
+			return ""
+		}
+	}
+	if strings.Contains(key, ":holdfast:") || strings.Contains(key, ":rwlock_timeout:") {
 		return ""
 	}
 	return key
