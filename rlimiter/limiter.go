@@ -75,10 +75,10 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 // TryAcquire asks once for n permits, or for as long as Wait(d) says. If they can't
 // be had within that time it doesn't wait: ErrNotAcquired (a *NotAcquiredError)
 // comes at once, with the time after which there will be enough unless others are
-// granted before. (Behind others of this client, who wait too, it comes after d.)
-// Errors: further as Acquire; ErrUnavailable if Redis gave no answer within the time
-// to wait, or within the command timeout without one; ErrInvalid for other options
-// than Wait.
+// granted before. (Behind others of this client, who wait too, it comes after d. With
+// no wait it asks past them.) Errors: further as Acquire; ErrUnavailable if Redis gave
+// no answer within the time to wait, or within the command timeout without one;
+// ErrInvalid for other options than Wait.
 func (l *Limiter) TryAcquire(ctx context.Context, n int64, opts ...Option) error {
 	set, err := hold.Collect(opts)
 	if err != nil {
