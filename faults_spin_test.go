@@ -141,8 +141,12 @@ func TestSpinPauseEnds(t *testing.T) {
 func TestSpinBadBackoff(t *testing.T) {
 	c := connect(t)
 	for _, b := range []rlock.Backoff{
-		rlock.ConstantBackoff(0), rlock.ConstantBackoff(-1), rlock.ExponentialBackoff{Initial: -1}, rlock.ExponentialBackoff{Max: -1},
-		rlock.ExponentialBackoff{Multiplier: 0.5}, rlock.ExponentialBackoff{Multiplier: -2}, rlock.ExponentialBackoff{Multiplier: math.NaN()},
+		rlock.ConstantBackoff(0), rlock.ConstantBackoff(-1),
+		rlock.ExponentialBackoff{Initial: -1},
+		rlock.ExponentialBackoff{Max: -1},
+		rlock.ExponentialBackoff{Multiplier: 0.5},
+		rlock.ExponentialBackoff{Multiplier: -2},
+		rlock.ExponentialBackoff{Multiplier: math.NaN()},
 		&rlock.ExponentialBackoff{Max: -1},
 	} {
 		_, err := c.SpinLock(t.Name(), b).TryLock(t.Context())
