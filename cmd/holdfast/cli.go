@@ -17,7 +17,7 @@ import (
 // Exit codes: those of sysexits.h and of shells, which have no code for a lock
 // that was lost.
 const (
-	exitFailed      = 1   // demo: a check didn't hold
+	exitFailed      = 1   // demo: a check didn't hold; unlock: the lock was free
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE: Redis gave no answer
 	exitInternal    = 70  // EX_SOFTWARE
@@ -37,6 +37,10 @@ type grammar struct {
 	Help    helpFlag `short:"h" help:"Show help, of a command if there is one."`
 
 	Run     runCmd     `cmd:"" help:"Run a command while holding a lock."`
+	Ls      lsCmd      `cmd:"" help:"Show the locks and other primitives that there are."`
+	Inspect inspectCmd `cmd:"" help:"Show what stands at a name: holders, waiters, times."`
+	Watch   watchCmd   `cmd:"" help:"Show a name, and each change, until Ctrl-C."`
+	Unlock  unlockCmd  `cmd:"" help:"Open a lock by force."`
 	Demo    demoCmd    `cmd:"" help:"Show what locks are for: three processes, one Redis, one of them dies."`
 	DemoPod podCmd     `cmd:"" hidden:""`
 	Version versionCmd `cmd:"" help:"Show the version."`

@@ -34,6 +34,12 @@ func TestWrongUsage(t *testing.T) {
 		"bad watchdog":     {"run", "x", url, "--watchdog", "1ms", "--", "true"},
 		"lease twice":      {"run", "x", url, "--lease", "1m", "--watchdog", "1m", "--", "true"},
 		"bad scheme":       {"run", "x", "--redis=http://:" + secret + "@h", "--", "true"},
+		"unlock, unforced": {"unlock", "x", url},
+		"ls, no Redis":     {"ls"},
+		"inspect, no name": {"inspect", url},
+		"inspect, empty":   {"inspect", "", url},
+		"watch, bad name":  {"watch", "a}", url},
+		"ls, empty":        {"ls", "", url},
 		"bad URL":          {"run", "x", "--redis=redis://:" + secret + "%zz@h", "--", "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,11 +61,15 @@ func TestRefusesWithoutURLAndSaysHow(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	env := []string{"HOLDFAST_REDIS_URL=redis://:pa55word@h"}
 	for args, want := range map[string]string{
-		"--help":      "Commands:",
-		"run --help":  "--wait",
-		"run -h":      "76   the lock was lost",
-		"demo --help": "--json",
-		"version":     "holdfast (devel), library",
+		"--help":         "Commands:",
+		"run --help":     "--wait",
+		"run -h":         "76   the lock was lost",
+		"demo --help":    "--json",
+		"ls --help":      "Exit code",
+		"inspect --help": "Exit code",
+		"watch --help":   "Ctrl-C",
+		"unlock --help":  "1 if it was free",
+		"version":        "holdfast (devel), library",
 	} {
 		code, stdout, stderr := inProcess(env, strings.Fields(args)...)
 		require.Zero(t, code, args)

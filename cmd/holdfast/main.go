@@ -2,6 +2,10 @@
 // shows what the library does.
 //
 //	holdfast run nightly-report -- ./report.sh   # like flock(1), across machines
+//	holdfast ls 'order:*'                        # who holds what
+//	holdfast inspect order:42
+//	holdfast watch order:42
+//	holdfast unlock --force order:42
 //	holdfast demo                                # three processes, one Redis
 //
 // See holdfast --help and holdfast run --help.
