@@ -269,6 +269,9 @@ func child(role string) int {
 	if url, ok := strings.CutPrefix(role, "limiter "); ok {
 		return limiterChild(url)
 	}
+	if strings.HasPrefix(role, semaphoreRole) {
+		return semaphoreChild(role)
+	}
 	return stopChild(role)
 }
 
