@@ -105,10 +105,12 @@ func semaphoreChild(role string) int {
 				switch {
 				case errors.Is(err, context.Canceled):
 					cancelled.Add(1)
+					cancel()
 					continue
 				case err != nil:
 					fmt.Fprintln(os.Stderr, err)
 					failed.Add(1)
+					cancel()
 					return
 				}
 				served.Add(1)
