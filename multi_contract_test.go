@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/locktest"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
 
@@ -46,4 +49,23 @@ func TestContractMultiLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestContractQuorum(t *testing.T) {
+	servers := []*redistest.Server{server, redistest.Start(t), redistest.Start(t)}
+	locktest.Run(t, locktest.Kind{
+		Redis:      server.Client(t),
+		More:       []*redis.Client{servers[1].Client(t), servers[2].Client(t)},
+		Splits:     true,
+		NoHandOver: true,
+		New: func(t *testing.T, lease time.Duration) func(string) rlock.Locker {
+			var cs []*holdfast.Client
+			for _, s := range servers {
+				cs = append(cs, newClient(t, s.Client(t), holdfast.WithLease(lease)))
+			}
+			return func(name string) rlock.Locker {
+				return rlock.Quorum(cs[0].Lock(name), cs[1].Lock(name), cs[2].Lock(name))
+			}
+		},
+	})
 }

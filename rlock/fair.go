@@ -25,13 +25,17 @@ import (
 // An owner has one place, however many of its calls wait; when one of them gets
 // in, the others enter too. A plain lock of the same name excludes, but heeds no
 // queue, and its release is noticed by polling only (holdfast.WithPollFallback).
-type FairLock struct{ m *hold.Mutex }
+type FairLock struct {
+	ref
+	m *hold.Mutex
+}
 
 var _ Locker = (*FairLock)(nil)
 
 // NewFairLock makes a lock on a client's services. Users call Client.FairLock.
 func NewFairLock(s *hold.Services, name string, opts ...LockOption) *FairLock {
-	return &FairLock{hold.NewMutex(s, fair{s.FairTimeout}, name, configure(opts).nonReentrant)}
+	m := hold.NewMutex(s, fair{s.FairTimeout}, name, configure(opts).nonReentrant)
+	return &FairLock{ref: m.Ref(), m: m}
 }
 
 // Name is the name that the lock was made with.

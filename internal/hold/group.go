@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // group is the inside of a Hold that is made of others.
@@ -25,6 +26,9 @@ type groupState struct {
 	name  string
 	need  int // how many of the members have to be held
 	parts []subject
+	// perMember is the time that one member is given for its answer, if the group
+	// can do without it; 0: its own.
+	perMember time.Duration
 
 	// mu is a leaf: nothing is called under it.
 	mu      sync.Mutex
@@ -163,6 +167,17 @@ func (g *group) unlock(ctx context.Context) error {
 		return err
 	}
 	g.finish(errs.ErrReleased)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if g.perMember > 0 {
+		if ctx.Err() != nil { // giving back takes its own time
+			ctx = context.WithoutCancel(ctx)
+		}
+		bound, cancel := context.WithTimeoutCause(ctx, g.perMember, script.ErrPatience)
+		defer cancel()
+		ctx = bound
+	}
 	return g.verdict(unlockAll(ctx, g.members))
 }
 
@@ -184,6 +199,11 @@ func (g *group) verdict(each []error) error {
 func (g *group) extend(ctx context.Context, d time.Duration) error {
 	if cause := g.over(); cause != nil {
 		return g.notHeld(cause)
+	}
+	if g.perMember > 0 {
+		bound, cancel := context.WithTimeoutCause(ctx, g.perMember, script.ErrPatience)
+		defer cancel()
+		ctx = bound
 	}
 	return g.verdict(extendAll(ctx, g.members, d))
 }

@@ -120,6 +120,15 @@ func (m Member) server() string {
 	return serverOf(m.mutex.Runner.Redis(), m.mutex.ClientID)
 }
 
+// machine is server without the number of its database.
+func (m Member) machine() string {
+	at := m.server()
+	if i := strings.LastIndexByte(at, '/'); i >= 0 {
+		return at[:i]
+	}
+	return at
+}
+
 // serverOf names the server behind a go-redis client, or else the client.
 func serverOf(rdb redis.UniversalClient, client string) string {
 	switch c := rdb.(type) {

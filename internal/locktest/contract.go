@@ -37,6 +37,24 @@ type Kind struct {
 	// ReadWrite kinds are at home in the hash of a read-write lock, and not in that
 	// of a plain one.
 	ReadWrite bool
+	// More are further servers on which the lock has the same key: what the suite
+	// does to a key it does on each.
+	More []*redis.Client
+	// Splits: contenders who try at once may keep each other out, so that none of
+	// them wins.
+	Splits bool
+	// NoHandOver: holds can't be detached, which is ErrInvalid.
+	NoHandOver bool
+}
+
+// servers are all on which the lock has its key.
+func (k Kind) servers() []*redis.Client { return append([]*redis.Client{k.Redis}, k.More...) }
+
+func (k Kind) del(t *testing.T, key string) {
+	t.Helper()
+	for _, rdb := range k.servers() {
+		require.NoError(t, rdb.Del(t.Context(), key).Err())
+	}
 }
 
 func (k Kind) rival(l hold.Locker) hold.Locker {
@@ -413,7 +431,7 @@ func lossIsTold(t *testing.T, k Kind) {
 	l := k.New(t, lease)(n)
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, k.Redis.Del(t.Context(), n).Err())
+	k.del(t, n)
 	<-h.Context().Done()
 	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
 	require.Equal(t, errs.Lost, reason(t, h.Unlock(t.Context())))
@@ -434,7 +452,7 @@ func extend(t *testing.T, k Kind) {
 	require.NoError(t, err)
 	require.Greater(t, ttl, 50*time.Second, "never shortened")
 	require.ErrorIs(t, h.Extend(t.Context(), 0), errs.ErrInvalid)
-	require.NoError(t, k.Redis.Del(t.Context(), n).Err())
+	k.del(t, n)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrLost)
 	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrNotHeld)
@@ -513,9 +531,12 @@ func oneOfTwenty(t *testing.T, k Kind) {
 		})
 	}
 	wg.Wait()
-	if k.Rival == nil {
+	switch {
+	case k.Splits:
+		require.LessOrEqual(t, len(wins), 1)
+	case k.Rival == nil:
 		require.Len(t, wins, 1)
-	} else {
+	default:
 		require.Len(t, wins, 20, "they may all hold it")
 		refused(t, k.rival(l), as(t, "b"))
 	}
@@ -558,27 +579,33 @@ func badArguments(t *testing.T, k Kind) {
 
 func foreignKeys(t *testing.T, k Kind) {
 	lock := k.New(t, lease)
-	rdb := k.Redis
-	foreign := map[string]func(ctx context.Context, key string) error{
-		"string": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, "{}", 0).Err() },
-		"list":   func(ctx context.Context, key string) error { return rdb.RPush(ctx, key, "a").Err() },
-		"number": func(ctx context.Context, key string) error { return rdb.Set(ctx, key, 3, 0).Err() },
-		"hash":   func(ctx context.Context, key string) error { return rdb.HSet(ctx, key, "a", 1, "b", 2).Err() },
+	foreign := map[string]func(ctx context.Context, rdb *redis.Client, key string) error{
+		"string": func(ctx context.Context, rdb *redis.Client, key string) error {
+			return rdb.Set(ctx, key, "{}", 0).Err()
+		},
+		"list":   func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.RPush(ctx, key, "a").Err() },
+		"number": func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.Set(ctx, key, 3, 0).Err() },
+		"hash": func(ctx context.Context, rdb *redis.Client, key string) error {
+			return rdb.HSet(ctx, key, "a", 1, "b", 2).Err()
+		},
 	}
 	if k.ReadWrite {
-		foreign["plain lock"] = func(ctx context.Context, key string) error {
+		foreign["plain lock"] = func(ctx context.Context, rdb *redis.Client, key string) error {
 			return rdb.HSet(ctx, key, "x:1", 1).Err()
 		}
 	} else {
-		foreign["read-write lock"] = func(ctx context.Context, key string) error {
+		foreign["read-write lock"] = func(ctx context.Context, rdb *redis.Client, key string) error {
 			return rdb.HSet(ctx, key, "mode", "read", "x:1", 1).Err()
 		}
 	}
 	for what, put := range foreign {
 		t.Run(what, func(t *testing.T) {
 			n := name(t)
-			require.NoError(t, put(t.Context(), n))
-			before := rdb.Dump(t.Context(), n).Val()
+			var before []string
+			for _, rdb := range k.servers() {
+				require.NoError(t, put(t.Context(), rdb, n))
+				before = append(before, rdb.Dump(t.Context(), n).Val())
+			}
 			l := lock(n)
 			_, err := l.TryLock(t.Context())
 			require.ErrorIs(t, err, errs.ErrInvalid)
@@ -587,7 +614,9 @@ func foreignKeys(t *testing.T, k Kind) {
 			_, err = l.ForceUnlock(t.Context())
 			require.ErrorIs(t, err, errs.ErrInvalid)
 			require.ErrorIs(t, l.Unlock(as(t, "a")), errs.ErrNotHeld)
-			require.Equal(t, before, rdb.Dump(t.Context(), n).Val(), "it was touched")
+			for i, rdb := range k.servers() {
+				require.Equal(t, before[i], rdb.Dump(t.Context(), n).Val(), "it was touched")
+			}
 		})
 	}
 }
@@ -598,6 +627,12 @@ func handOver(t *testing.T, k Kind) {
 	h, err := l1.Lock(t.Context())
 	require.NoError(t, err)
 	handle, err := h.Detach()
+	if k.NoHandOver {
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		require.NoError(t, h.Context().Err(), "it is held as before")
+		require.NoError(t, h.Unlock(t.Context()))
+		return
+	}
 	require.NoError(t, err)
 	require.Error(t, h.Context().Err())
 	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
