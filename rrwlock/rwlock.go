@@ -48,7 +48,9 @@ func (l *RWLock) Read() Locker { return l.read }
 // Write is the lock's writing side: one owner may hold it, while nobody else reads.
 // To an owner that reads, and doesn't write yet, Lock and TryLock answer
 // ErrUpgrade at once. The writer may read as well; when it gives its last write
-// hold back, it goes on reading, and others may. IsLocked reports whether somebody
+// hold back, it goes on reading, and others may. (Such a read hold is taken with the
+// owner's context: with Hold.Context of the write hold, its own would end with
+// that.) IsLocked reports whether somebody
 // writes; ForceUnlock throws the writer out, with its read holds; TTL is that of
 // the whole lock. Errors: those of Locker, and ErrUpgrade.
 func (l *RWLock) Write() Locker { return l.write }
