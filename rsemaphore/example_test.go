@@ -16,7 +16,7 @@ func ExampleSemaphore() {
 	ctx := context.Background()
 
 	s := client.Semaphore("rsemaphore-example:downloads")
-	s.TrySetPermits(ctx, 3) // whoever comes first
+	_, _ = s.TrySetPermits(ctx, 3) // whoever comes first
 	if err := s.Acquire(ctx, 2); err != nil {
 		fmt.Println(err)
 		return
@@ -36,7 +36,7 @@ func ExampleOption() {
 	ctx := context.Background()
 
 	s := client.Semaphore("rsemaphore-example:options")
-	s.TrySetPermits(ctx, 1)
+	_, _ = s.TrySetPermits(ctx, 1)
 	fmt.Println(s.TryAcquire(ctx, 1, rsemaphore.Wait(5*time.Second)))
 	// Output:
 	// <nil>
@@ -49,7 +49,7 @@ func ExampleExpirable() {
 	ctx := context.Background()
 
 	e := client.ExpirableSemaphore("rsemaphore-example:workers")
-	e.TrySetPermits(ctx, 3)
+	_, _ = e.TrySetPermits(ctx, 3)
 	permits, _ := e.AcquireN(ctx, 2) // renewed until they are given back
 	available, _ := e.Available(ctx)
 	fmt.Println("left:", available)
@@ -69,7 +69,7 @@ func ExamplePermit() {
 	ctx := context.Background()
 
 	e := client.ExpirableSemaphore("rsemaphore-example:permit")
-	e.TrySetPermits(ctx, 1)
+	_, _ = e.TrySetPermits(ctx, 1)
 	permit, err := e.Acquire(ctx, rsemaphore.Lease(time.Minute))
 	if err != nil {
 		fmt.Println(err)
@@ -90,7 +90,7 @@ func ExamplePermit_Detach() {
 	ctx := context.Background()
 
 	e := client.ExpirableSemaphore("rsemaphore-example:handle")
-	e.TrySetPermits(ctx, 1)
+	_, _ = e.TrySetPermits(ctx, 1)
 	permit, _ := e.Acquire(ctx)
 	handle, _ := permit.Detach()
 

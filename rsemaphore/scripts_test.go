@@ -2,6 +2,7 @@ package rsemaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (b *bench) state() string {
 	b.t.Helper()
 	ctx := context.Background()
 	v, err := b.rdb.Get(ctx, b.key).Result()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return "none"
 	}
 	require.NoError(b.t, err)
