@@ -366,3 +366,39 @@ func TestReplicasThatMakeNoSense(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }
+
+// Permits and locks that are taken together keep to the option, too.
+func TestUnreplicatedPermitsAndMultiLocks(t *testing.T) {
+	srv := redistest.Start(t) // which has no replica
+	rdb := srv.Client(t)
+	c := newClient(t, srv.Client(t), holdfast.WithReplicas(1, ackTime))
+	_, err := c.MultiLock(c.Lock(t.Name()+"-1"), c.Lock(t.Name()+"-2")).TryLock(t.Context())
+	requireNotReplicated(t, err, 0, 1)
+	eventually(t, "both are free", func() bool { return !exists(t, rdb, t.Name()+"-1") && !exists(t, rdb, t.Name()+"-2") })
+
+	rw := c.RWLock(t.Name() + "-rw")
+	for what, l := range map[string]holdfast.Locker{
+		"read": rw.Read(), "write": rw.Write(), "fair": c.FairLock(t.Name() + "-fair"), "fenced": c.FencedLock(t.Name() + "-fenced"),
+	} {
+		_, err := l.TryLock(t.Context())
+		requireNotReplicated(t, err, 0, 1)
+		locked, err := l.IsLocked(t.Context())
+		require.NoError(t, err)
+		require.False(t, locked, what)
+	}
+
+	plain, expirable := c.Semaphore(t.Name()+"-plain"), c.ExpirableSemaphore(t.Name()+"-expirable")
+	_, err = plain.TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	requireNotReplicated(t, plain.TryAcquire(t.Context(), 2), 0, 1)
+	free, err := plain.Available(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(3), free)
+	_, err = expirable.TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = expirable.TryAcquire(t.Context())
+	requireNotReplicated(t, err, 0, 1)
+	free, err = expirable.Available(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(3), free)
+}

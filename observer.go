@@ -47,6 +47,8 @@ type (
 //	e.About() // Name, Kind, Owner
 //
 // Each Acquired is followed by one Released or one HoldLost, at the latest at Close.
+// Locks of a MultiLock are told of one by one; of permits, Released is told before
+// Redis has answered.
 // f is called on the goroutine on which it happened, under no lock of holdfast,
 // from several goroutines at once. It must return quickly: a call, or the
 // renewal of other holds, waits for it. It must not lock or unlock anything

@@ -217,3 +217,29 @@ func TestObserverMustBeThere(t *testing.T) {
 	_, err := holdfast.New(server.Client(t), holdfast.WithObserver(nil))
 	require.ErrorIs(t, err, holdfast.ErrInvalid)
 }
+
+// Permits, and locks that are taken together, are told of as single locks are.
+func TestObserverIsToldOfPermitsAndMultiLocks(t *testing.T) {
+	var d witness
+	c := connect(t, holdfast.WithObserver(d.note), holdfast.WithLease(watched))
+	h, err := c.MultiLock(c.Lock(t.Name()+"-1"), c.Lock(t.Name()+"-2")).Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(t.Context()))
+	require.Equal(t, "Acquired Acquired Released Released", d.kinds())
+
+	s := c.ExpirableSemaphore(t.Name() + "-permits")
+	_, err = s.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	p, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = s.TryAcquire(t.Context())
+	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	eventually(t, "a renewal is told", func() bool {
+		renewed := of[holdfast.Renewed](&d)
+		return len(renewed) > 0 && renewed[len(renewed)-1].Kind == "permit"
+	})
+	require.NoError(t, p.Release(t.Context()))
+	require.Equal(t, "Acquired Acquired Released Released Acquired Refused Released", d.kinds())
+	last := of[holdfast.Released](&d)[2]
+	require.Equal(t, holdfast.Subject{Name: s.Name(), Kind: "permit", Owner: p.ID()}, last.About())
+}

@@ -108,6 +108,7 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 	if err != nil {
 		return nil, err
 	}
+	began := c.clock()
 	a := &acquisition{expirable: e, n: n, lease: c.Lease, ids: make(map[any][]id, 1)}
 	if o.LeaseSet {
 		a.lease = o.Lease
@@ -126,6 +127,7 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 		Read:    a.read,
 	})
 	if err != nil {
+		e.tellRefused(began, err)
 		return nil, err
 	}
 	permits, ok := e.ledger.add(ctx, e, a.got, a.asked, a.lease, !o.LeaseSet)
@@ -133,6 +135,7 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 		_, err := e.release(context.WithoutCancel(ctx), true, a.got, false)
 		return nil, joined(fmt.Errorf("%w: acquire of %s", errs.ErrClosed, errs.Quote(c.Name())), err)
 	}
+	tellAcquired(began, permits)
 	return permits, nil
 }
 

@@ -58,6 +58,7 @@ func (e *Expirable) Resume(ctx context.Context, handle string, opts ...Option) (
 	if o.LeaseSet {
 		d = o.Lease
 	}
+	began := e.c.clock()
 	to := newIDs(1)
 	pass := func(k script.Keys, from, to id) script.Call {
 		return script.NewMutation(resumePermit, e.keys(k), nil, string(from), string(to), d.Milliseconds())
@@ -87,6 +88,7 @@ func (e *Expirable) Resume(ctx context.Context, handle string, opts ...Option) (
 		_, err := e.c.Request(context.WithoutCancel(ctx), "resume a permit of", object.Eventually, pass(e.c.Keys(), to[0], from).AlwaysMark())
 		return nil, joined(fmt.Errorf("%w: resume a permit of %s", errs.ErrClosed, errs.Quote(e.Name())), err)
 	}
+	tellAcquired(began, permits)
 	return permits[0], nil
 }
 

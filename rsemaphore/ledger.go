@@ -55,6 +55,7 @@ type record struct {
 	*expirable
 	id    id
 	lease lease.Lease
+	since time.Time // of the grant
 
 	// Guarded by ledger.mu. end, free and tie are of the permit's context, if
 	// somebody has asked for it.
@@ -79,10 +80,11 @@ func (l *ledger) add(ctx context.Context, e *expirable, ids []id, asked time.Tim
 		return nil, false
 	}
 	for n, i := range ids {
-		r := &record{expirable: e, id: i}
+		r := &record{expirable: e, id: i, since: asked}
 		p := &Permit{record: r}
 		p.ctx.Context, p.ctx.record = ctx, r
 		r.lease.Name, r.lease.Key, r.lease.Field, r.lease.Holder = e.c.Name(), e.c.RedisKey(), i.String(), r
+		r.lease.Kind = permitKind
 		if renewed {
 			r.lease.Renew = renewal
 		}
@@ -152,6 +154,7 @@ func (r *record) end(to status, why error) bool {
 	if to == lost {
 		l.Log.Error("holdfast: permit lost", "name", r.lease.Name, "permit", r.lease.Field, "why", why)
 	}
+	r.tellEnd(to, why)
 	return true
 }
 

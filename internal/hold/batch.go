@@ -65,6 +65,7 @@ type batch struct {
 	entries []*entry // in the order of their keys: so that turns can't deadlock
 	lease   time.Duration
 	renewed bool
+	began   time.Time // for events
 	failure script.Failure
 }
 
@@ -79,6 +80,9 @@ type answer struct {
 
 func (a answer) granted() bool { return a.Err == nil && a.what == grantedFirst }
 
+// isGrantOfAll reports whether multi_acquire.lua's answer is a grant.
+func isGrantOfAll(answer any) bool { return answer == int64(grantedFirst) }
+
 // Answers of multi_acquire.lua about one lock, beside those of acquire.lua.
 const (
 	gone      = 7 // the owner isn't in it, although it should be
@@ -89,7 +93,7 @@ const (
 // of their keys. Refused, it answers which one did.
 func takeAll(ctx context.Context, t *owner.Token, name string, locks []*Mutex, o Options) (holds []*Hold, at int, err error) {
 	s := locks[0].Services
-	b := &batch{Services: s, name: name, kind: locks[0].batched(), lease: s.Lease, renewed: true}
+	b := &batch{Services: s, name: name, kind: locks[0].batched(), lease: s.Lease, renewed: true, began: s.clock()}
 	if o.LeaseSet {
 		b.lease, b.renewed = o.Lease, false
 	}
@@ -156,7 +160,7 @@ func (b *batch) ask(ctx context.Context, until time.Time) answer {
 			a.before[i] = e.count()
 			each[i].Count, each[i].Lease = a.before[i]+1, b.lease
 		}
-		a.Reply = b.Runner.Do(ctx, time.Now(), until, b.kind.AcquireAll(each).Noting(&b.failure))
+		a.Reply = b.Runner.Do(ctx, time.Now(), until, b.kind.AcquireAll(each).Noting(&b.failure).Replicated(isGrantOfAll))
 		a.MaybeRan = a.MaybeRan || resent && a.Err != nil
 		a.Resent = a.Resent || resent
 		resent = a.Resent
@@ -235,6 +239,9 @@ func (b *batch) record(ctx context.Context, t *owner.Token, a answer) ([]*Hold, 
 		return nil, i, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(b.name))
 	}
 	giveTurns(b.entries)
+	for _, e := range b.entries {
+		e.tellAsked(b.began, nil)
+	}
 	return holds, 0, nil
 }
 

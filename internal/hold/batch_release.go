@@ -166,6 +166,9 @@ func (op *batchRelease) answer() []error {
 	cause, records := op.reply.Err, op.records
 	if !op.Tasks.Go(op.finish) {
 		op.done()
+		for _, r := range records {
+			r.tellReleased(cause)
+		}
 	}
 	return sameFor(records, func(r *record) error {
 		return fmt.Errorf("%w: unlock %s: %w", errs.ErrUncertain, errs.Quote(r.entry.name), cause)
@@ -274,10 +277,10 @@ func (op *batchRelease) outcome() []error {
 		case i >= 0 && op.alone != nil:
 			return op.alone[i]
 		case i >= 0:
-			return op.released(r, replyOf(op.reply, i))
+			return r.told(op.released(r, replyOf(op.reply, i)))
 		case op.reply.Err != nil: // no turn, no call
-			return op.released(r, op.reply)
+			return r.told(op.released(r, op.reply))
 		}
-		return nil
+		return r.told(nil)
 	})
 }

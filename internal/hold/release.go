@@ -89,7 +89,7 @@ func (op *releasing) Abandoned() { op.finish() }
 func (op *releasing) answer() error {
 	if !unanswered(op.reply) {
 		defer op.done()
-		return op.told(op.outcome())
+		return op.record.told(op.outcome())
 	}
 	cause, behind := op.reply.Err, *op
 	if !op.Tasks.Go(behind.finish) {
@@ -146,17 +146,17 @@ func (op *releasing) finish() {
 	if unanswered(op.reply) {
 		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), op.end)
 	}
-	if err := op.told(op.outcome()); err != nil {
+	if err := op.record.told(op.outcome()); err != nil {
 		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
 	}
 }
 
 // told tells the end of a release, and passes its error on.
-func (op *releasing) told(err error) error {
+func (r *record) told(err error) error {
 	if errors.Is(err, errs.ErrLost) {
-		op.record.tellLost(err)
+		r.tellLost(err)
 	} else {
-		op.record.tellReleased(err)
+		r.tellReleased(err)
 	}
 	return err
 }
