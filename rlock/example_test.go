@@ -166,3 +166,26 @@ func ExampleExponentialBackoff() {
 	fmt.Println(d >= 15*time.Millisecond, d <= 30*time.Millisecond, b.Delay(100) <= time.Second)
 	// Output: true true true
 }
+
+// Waiters of any number of processes get in as they came.
+func ExampleFairLock() {
+	client, _ := holdfast.Open(rlock.URL())
+	defer client.Close()
+	ctx := context.Background()
+
+	lock := client.FairLock("rlock-example:fair")
+	hold, _ := lock.Lock(ctx)
+	served := make(chan bool)
+	go func() {
+		next, _ := lock.Lock(ctx) // stands in line
+		served <- true
+		next.Unlock(ctx)
+	}()
+	_, err := lock.TryLock(ctx) // doesn't, and passes nobody
+	fmt.Println(errors.Is(err, holdfast.ErrNotAcquired))
+	hold.Unlock(ctx)
+	fmt.Println(<-served)
+	// Output:
+	// true
+	// true
+}
