@@ -179,11 +179,11 @@ func ExampleFairLock() {
 	go func() {
 		next, _ := lock.Lock(ctx) // stands in line
 		served <- true
-		next.Unlock(ctx)
+		_ = next.Unlock(ctx)
 	}()
 	_, err := lock.TryLock(ctx) // doesn't, and passes nobody
 	fmt.Println(errors.Is(err, holdfast.ErrNotAcquired))
-	hold.Unlock(ctx)
+	_ = hold.Unlock(ctx)
 	fmt.Println(<-served)
 	// Output:
 	// true
