@@ -78,20 +78,26 @@ func run(t *testing.T, does func(*worker)) *history {
 	return h
 }
 
-// connect makes a client with a link that loses nothing.
+// connect makes a client with a link that loses nothing, and empties the server
+// of what another run of the test has left.
 func connect(t *testing.T) *holdfast.Client {
 	t.Helper()
+	require.NoError(t, server.Client(t).FlushAll(t.Context()).Err())
 	c, err := holdfast.Open(server.URL())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
 
+// settles is how long what goes on behind the calls may take: less than a lease,
+// which would end a hold that was left.
+const settles = 15 * time.Second
+
 // eventually waits for what goes on behind the calls.
 func eventually(t *testing.T, what string, cond func(*redis.Client) (bool, error)) {
 	t.Helper()
 	look := server.Client(t)
-	redistest.Eventually(t, 30*time.Second, func() bool {
+	redistest.Eventually(t, settles, func() bool {
 		ok, err := cond(look)
 		return err == nil && ok
 	}, "%s", what)
@@ -175,7 +181,7 @@ func requireTelling(t *testing.T, h *history, took verb) {
 	t.Helper()
 	counts := fmt.Sprintf("%s: %d granted, %d refused, %d open", took, h.count(took, granted), h.count(took, refused), h.count(took, open))
 	t.Log(counts)
-	require.GreaterOrEqual(t, h.count(took, granted), length/20, counts)
+	require.GreaterOrEqual(t, h.count(took, granted), length/40, counts)
 	require.NotZero(t, h.count(took, refused), counts)
 	require.NotZero(t, h.count(took, open), counts)
 }

@@ -140,7 +140,9 @@ func (h *history) rejectWithout(t *testing.T, m porcupine.Model, give verb) {
 		return c.Input.(input).verb == give && granted(c.Output.(output))
 	})
 	require.GreaterOrEqual(t, i, 0, give)
+	began := time.Now()
 	reject(t, m, slices.Delete(slices.Clone(h.calls), i, i+1))
+	t.Logf("without one %s: rejected after %v", give, time.Since(began).Round(time.Millisecond))
 }
 
 // reject makes sure that no order explains a history.

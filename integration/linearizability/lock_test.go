@@ -12,10 +12,10 @@ import (
 )
 
 func TestLock(t *testing.T) {
+	last := connect(t)
 	h := run(t, (*worker).useLock)
 	requireTelling(t, h, lock)
 	nothingHeld(t)
-	last := connect(t)
 	h.takeAll(t, func(name string) rlock.Locker { return last.Lock(name) })
 	h.check(t, lockModel)
 	h.rejectWithout(t, lockModel, unlock)
@@ -51,34 +51,43 @@ func (w *worker) useLock() {
 	w.hold(ctx, l, lock, unlock, holdCount, 0)
 }
 
-// hold takes any kind of lock for ctx's owner.
+// hold takes any kind of lock for ctx's owner, perhaps more than once, and looks
+// at it.
 func (w *worker) hold(ctx context.Context, l rlock.Locker, take, give, count verb, depth int) {
+	owner, _ := holdfast.OwnerID(ctx)
+	w.holding(ctx, l, take, give, func() {
+		w.pause()
+		if depth < 2 && w.chance(0.3) {
+			w.hold(ctx, l, take, give, count, depth+1)
+		}
+		if w.chance(0.2) {
+			from := w.now()
+			n, err := l.HoldCount(ctx)
+			w.saw(from, input{name: l.Name(), verb: count, owner: owner}, int64(n), err)
+		}
+	})
+}
+
+// holding does something with a lock held, if it gets it.
+func (w *worker) holding(ctx context.Context, l rlock.Locker, take, give verb, do func()) {
 	owner, _ := holdfast.OwnerID(ctx)
 	in := input{name: l.Name(), verb: take, owner: owner}
 	if take == readLock {
 		in.n = 1
 	}
 	from := w.now()
-	hold, err := w.take(ctx, l, depth)
+	hold, err := w.take(ctx, l)
 	if !w.took(from, in, err) {
 		return
 	}
-	w.pause()
-	if depth < 2 && w.chance(0.3) {
-		w.hold(ctx, l, take, give, count, depth+1)
-	}
-	if w.chance(0.2) {
-		from := w.now()
-		n, err := l.HoldCount(ctx)
-		w.saw(from, input{name: l.Name(), verb: count, owner: owner}, int64(n), err)
-	}
+	do()
 	from = w.now()
 	in.verb = give
 	w.gave(from, in, hold.Unlock(context.Background()))
 }
 
 // take asks in one of the ways to ask.
-func (w *worker) take(ctx context.Context, l rlock.Locker, depth int) (*rlock.Hold, error) {
+func (w *worker) take(ctx context.Context, l rlock.Locker) (*rlock.Hold, error) {
 	if w.chance(0.15) {
 		ctx, cancel := w.impatient(ctx)
 		defer cancel()

@@ -16,7 +16,6 @@ import (
 const enough = 4
 
 func TestSemaphore(t *testing.T) {
-	require.NoError(t, server.Client(t).FlushAll(t.Context()).Err()) // of another run
 	direct := connect(t)
 	for i := range (length/perNames + 1) * names {
 		set, err := direct.Semaphore(nameOf(t, i)).TrySetPermits(t.Context(), enough)
