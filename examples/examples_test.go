@@ -19,11 +19,14 @@ import (
 // programs are the examples: the line that each ends with, and, where it can be
 // run without its protection, what it then complains of.
 var programs = map[string]struct{ says, without, complains string }{
+	"api":     {"20 calls, 5 in any 500ms", "limiter", "20 calls took"},
 	"batch":   {"4 pods started, each of them when all were ready", "latch", "were ready"},
 	"layers":  {says: "three layers, one lock; the balance is 70"},
 	"nightly": {"one report was made", "lock", "the report was made"},
 	"orders":  {"2 tickets, 2 sold", "lock", "2 tickets were there, and"},
 	"payment": {"25 paid, 25 booked", "lock", "25 were paid, and"},
+
+	"writebehind": {"the counter is 11", "fence", "the counter is 10"},
 }
 
 func TestExamples(t *testing.T) {

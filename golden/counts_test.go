@@ -1,9 +1,11 @@
 package golden
 
 import (
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/rlimiter"
+	"github.com/holdfast-go/holdfast/rsemaphore"
 )
 
 func semaphore(s *stage) {
@@ -26,6 +28,38 @@ func semaphore(s *stage) {
 	s.ok(err)
 	s.answer("drain %d", n)
 	s.look("drain")
+}
+
+func expirable(s *stage) {
+	sem, ctx := s.client.ExpirableSemaphore("n"), s.Context()
+	set, err := sem.TrySetPermits(ctx, 3)
+	s.ok(err)
+	s.answer("trySet %v", set)
+	s.look("trySetPermits(3)")
+
+	first, err := sem.Acquire(ctx)
+	s.ok(err)
+	s.answer("permit id length %d", len(first.ID()))
+	s.look("acquire, no lease")
+	second, err := sem.Acquire(ctx, rsemaphore.Lease(2*time.Second))
+	s.ok(err)
+	s.look("acquire, lease 2 s")
+	s.ok(sem.Extend(ctx, second.ID(), 30*time.Second))
+	s.answer("update lease true")
+	s.look("updateLeaseTime 30 s")
+	s.ok(sem.Release(ctx, first.ID()))
+	s.look("release")
+	s.answer("release again: %v", strings.ReplaceAll(sem.Release(ctx, first.ID()).Error(), first.ID(), "<id 1>"))
+
+	s.ok(sem.SetPermits(ctx, 5))
+	s.look("setPermits(5)")
+	s.ok(sem.Release(ctx, second.ID()))
+	s.look("release")
+	free, err := sem.Available(ctx)
+	s.ok(err)
+	taken, err := sem.Acquired(ctx)
+	s.ok(err)
+	s.answer("available %d acquired %d", free, taken)
 }
 
 func latch(s *stage) {

@@ -42,6 +42,33 @@ var differences = []difference{
 		ours: []string{"msg redisson_rwlock:{n} <- 1"},
 		why:  "readers may come in from that moment: they are told, instead of finding out when the writer's lease would have ended",
 	},
+	{
+		section: "PermitExpirableSemaphore", step: "acquire, no lease",
+		theirs: []string{"key {n}:timeout | zset | no ttl | <id 1> 922337203685477"},
+		ours:   []string{"key {n}:timeout | zset | no ttl | <id 1> <now+30s>"},
+		why:    renewedPermit,
+	},
+	{
+		section: "PermitExpirableSemaphore", step: "acquire, lease 2 s",
+		theirs: []string{"key {n}:timeout | zset | no ttl | <id 2> <now+2s> <id 1> 922337203685477"},
+		ours:   []string{"key {n}:timeout | zset | no ttl | <id 2> <now+2s> <id 1> <now+30s>"},
+		why:    renewedPermit,
+	},
+	{
+		section: "PermitExpirableSemaphore", step: "updateLeaseTime 30 s",
+		theirs: []string{"key {n}:timeout | zset | no ttl | <id 2> <now+30s> <id 1> 922337203685477"},
+		ours:   []string{"key {n}:timeout | zset | no ttl | <id 1> <now+30s> <id 2> <now+30s>"},
+		why:    renewedPermit,
+	},
+	{
+		section: "PermitExpirableSemaphore", step: "setPermits(5)",
+		theirs: []string{"release again: RedisException: Unexpected exception while processing command"},
+		ours:   []string{"release again: permit <id 1>: holdfast: not held: \"n\": never held by this owner"},
+		why:    "an error that says what is wrong",
+	},
 }
 
-const keepsToken = "a re-entry keeps its token: a larger one would fence off what the same owner writes with the outer hold's"
+const (
+	keepsToken    = "a re-entry keeps its token: a larger one would fence off what the same owner writes with the outer hold's"
+	renewedPermit = "a permit without a lease is renewed, instead of lasting for ever: a process that dies gives its permits back"
+)

@@ -94,6 +94,12 @@ func comparable(line string, names *idNames) string {
 		for i := 0; i < len(words); i += 2 {
 			words[i] = names.of(words[i])
 		}
+		// Of one moment: Redis orders them by their bytes, which are random.
+		for i := 2; i < len(words); i += 2 {
+			if words[i+1] == words[i-1] && words[i] < words[i-2] {
+				words[i], words[i-2] = words[i-2], words[i]
+			}
+		}
 	}
 	parts[3] = strings.Join(words, " ")
 	return strings.Join(parts, " | ")
