@@ -25,6 +25,7 @@ var programs = map[string]struct{ says, without, complains string }{
 	"nightly": {"one report was made", "lock", "the report was made"},
 	"orders":  {"2 tickets, 2 sold", "lock", "2 tickets were there, and"},
 	"payment": {"25 paid, 25 booked", "lock", "25 were paid, and"},
+	"pool":    {"10 queries, never more than 3 at a time; all 3 permits are back", "permits", "too many connections"},
 
 	"writebehind": {"the counter is 11", "fence", "the counter is 10"},
 }
