@@ -32,6 +32,7 @@ func init() {
 	role := map[string]func(rdb *redis.Client, name string) error{
 		"holder": holderChild,
 		"crowd":  crowdChild,
+		"multi":  multiChild,
 	}[words[0]]
 	rdb := redis.NewClient(&redis.Options{Addr: words[1]})
 	if err := role(rdb, words[2]); err != nil {
