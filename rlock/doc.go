@@ -5,7 +5,7 @@
 //
 // # What a lock can do
 //
-// The methods of [Lock] are those of [Locker], which later kinds of locks share;
+// The methods of [Lock] are those of [Locker], which all kinds of locks share;
 // those of a hold stand at [Hold]. Errors are matched with errors.Is against
 // holdfast.ErrNotAcquired and its like.
 //

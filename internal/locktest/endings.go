@@ -1,0 +1,204 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/hold"
+)
+
+func fixedLeaseEnds(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, time.Minute)(n)
+	h, err := l.Lock(t.Context(), hold.Lease(100*time.Millisecond))
+	require.NoError(t, err)
+	other, err := k.rival(l).Lock(as(t, "b"))
+	require.NoError(t, err, "a waiter gets what expires")
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrLost)
+	require.NoError(t, other.Unlock(t.Context()))
+}
+
+func renewedLeaseLasts(t *testing.T, k Kind) {
+	l := k.New(t, 300*time.Millisecond)(name(t))
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	_, err = k.rival(l).TryLock(as(t, "b"), hold.Wait(1500*time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
+	require.NoError(t, h.Context().Err())
+	require.NoError(t, h.Unlock(t.Context()))
+}
+
+func neverShortened(t *testing.T, k Kind) {
+	if k.NonReentrant {
+		return // there is no inner hold
+	}
+	l := k.New(t, time.Minute)(name(t))
+	outer, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := l.Lock(outer.Context(), hold.Lease(500*time.Millisecond))
+	require.NoError(t, err)
+	ttl, err := l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 30*time.Second)
+	<-inner.Context().Done() // each hold has its own deadline
+	require.ErrorIs(t, context.Cause(inner.Context()), errs.ErrLost)
+	require.NoError(t, outer.Context().Err())
+	require.NoError(t, outer.Unlock(t.Context()))
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked, "the outer unlock counts what is left, not what was")
+}
+
+func lossIsTold(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, lease)(n)
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	k.del(t, n)
+	<-h.Context().Done()
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.Equal(t, errs.Lost, reason(t, h.Unlock(t.Context())))
+}
+
+func extend(t *testing.T, k Kind) {
+	n := name(t)
+	l := k.New(t, lease)(n)
+	h, err := l.Lock(t.Context(), hold.Lease(500*time.Millisecond))
+	require.NoError(t, err)
+	require.NoError(t, h.Extend(t.Context(), time.Minute))
+	require.Greater(t, time.Until(h.ExpiresAt()), 50*time.Second)
+	ttl, err := l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50*time.Second)
+	require.NoError(t, h.Extend(t.Context(), time.Second))
+	ttl, err = l.TTL(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50*time.Second, "never shortened")
+	require.ErrorIs(t, h.Extend(t.Context(), 0), errs.ErrInvalid)
+	k.del(t, n)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrLost)
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Extend(t.Context(), time.Second), errs.ErrNotHeld)
+}
+
+func handOver(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	h, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	handle, err := h.Detach()
+	if k.NoHandOver {
+		require.ErrorIs(t, err, errs.ErrInvalid)
+		require.NoError(t, h.Context().Err(), "it is held as before")
+		require.NoError(t, h.Unlock(t.Context()))
+		return
+	}
+	require.NoError(t, err)
+	require.Error(t, h.Context().Err())
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrNotHeld)
+	_, err = h.Detach()
+	require.ErrorIs(t, err, errs.ErrNotHeld)
+	refused(t, k.rival(l1), as(t, "b"))
+
+	taken, err := k.Resume(l2, t.Context(), handle)
+	require.NoError(t, err)
+	_, err = k.Resume(l1, t.Context(), handle)
+	require.ErrorIs(t, err, errs.ErrNotHeld, "a handle works once")
+	_, err = k.rival(l1).TryLock(as(t, "b"), hold.Wait(3*lease))
+	require.ErrorIs(t, err, errs.ErrNotAcquired, "it is renewed at the new place")
+	require.NoError(t, taken.Unlock(t.Context()))
+	locked, err := l1.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+
+	_, err = k.Resume(l1, t.Context(), "nonsense")
+	require.ErrorIs(t, err, errs.ErrInvalid)
+	if k.NonReentrant {
+		return
+	}
+	outer, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := l1.Lock(outer.Context())
+	require.NoError(t, err)
+	_, err = inner.Detach()
+	require.ErrorIs(t, err, errs.ErrInvalid)
+	require.NoError(t, inner.Unlock(t.Context()))
+	require.NoError(t, outer.Unlock(t.Context()))
+}
+
+func forceUnlock(t *testing.T, k Kind) {
+	n := name(t)
+	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	opened, err := l2.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.False(t, opened)
+
+	h, err := l1.Lock(t.Context())
+	require.NoError(t, err)
+	opened, err = l2.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, opened)
+	other, err := k.rival(l2).TryLock(as(t, "b"))
+	require.NoError(t, err)
+	<-h.Context().Done() // at the next renewal
+	require.ErrorIs(t, context.Cause(h.Context()), errs.ErrLost)
+	require.ErrorIs(t, h.Unlock(t.Context()), errs.ErrLost)
+	held, err := k.rival(l2).IsHeld(as(t, "b"))
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, other.Unlock(t.Context()))
+
+	h, err = l1.Lock(t.Context())
+	require.NoError(t, err)
+	opened, err = l1.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Error(t, h.Context().Err(), "a hold of the same client is told at once")
+}
+
+func unlockAfterContext(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.True(t, locked, "cancelling gives nothing back")
+	require.NoError(t, h.Unlock(ctx))
+	locked, err = l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func waitEndsWithContext(t *testing.T, k Kind) {
+	l := k.New(t, time.Minute)(name(t))
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	why := errors.New("the request is over")
+	ctx, cancel := context.WithCancelCause(as(t, "b"))
+	got := make(chan error, 1)
+	go func() {
+		_, err := k.rival(l).Lock(ctx)
+		got <- err
+	}()
+	cancel(why)
+	err = <-got
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, why)
+	require.NotErrorIs(t, err, errs.ErrNotAcquired)
+
+	ctx, cancelTimeout := context.WithTimeout(as(t, "b"), 20*time.Millisecond)
+	defer cancelTimeout()
+	_, err = k.rival(l).Lock(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, h.Unlock(t.Context()))
+}
