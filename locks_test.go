@@ -185,7 +185,8 @@ func TestLocksEnds(t *testing.T) {
 	}
 	c := newClient(t, srv.Client(t))
 	n := 0
-	for range c.Locks(t.Context(), "*") {
+	for _, err := range c.Locks(t.Context(), "*") {
+		require.NoError(t, err)
 		if n++; n == 3 {
 			break
 		}
@@ -200,7 +201,7 @@ func TestLocksEnds(t *testing.T) {
 		return last
 	}
 	require.ErrorIs(t, last(t.Context(), ""), holdfast.ErrInvalid)
-	require.ErrorIs(t, last(nil, "*"), holdfast.ErrInvalid) //nolint:staticcheck // a mistake that users make
+	require.ErrorIs(t, last(nil, "*"), holdfast.ErrInvalid)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, last(ended, "*"), context.Canceled)

@@ -14,21 +14,21 @@ type (
 	// Owner, the holder as it stands in Redis, or the id of a permit.
 	Subject = event.Subject
 
-	// Acquired: a hold or permit was granted, Waited after the call.
+	// Acquired says: a hold or permit was granted, Waited after the call.
 	Acquired = event.Acquired
-	// Refused: an acquisition ended without a grant, Waited after the call; Err is
+	// Refused says: an acquisition ended without a grant, Waited after the call; Err is
 	// what the caller is told.
 	Refused = event.Refused
-	// Released: a hold or permit was given back after Held. Err says why it isn't
+	// Released says: a hold or permit was given back after Held. Err says why it isn't
 	// certain that Redis knows, nil if it does. Detach counts as well.
 	Released = event.Released
-	// HoldLost: a hold or permit ended after Held without its holder's doing.
+	// HoldLost says: a hold or permit ended after Held without its holder's doing.
 	// Cause is that of Hold.Context: ErrLost, or ErrClosed where Close left it to
 	// expire.
 	HoldLost = event.HoldLost
-	// Renewed: a lease was renewed, until Until.
+	// Renewed says: a lease was renewed, until Until.
 	Renewed = event.Renewed
-	// RenewalFailed: a renewal got no answer, was refused, or wasn't confirmed by
+	// RenewalFailed says: a renewal got no answer, was refused, or wasn't confirmed by
 	// replicas. It is tried again until Until; then the hold is lost.
 	RenewalFailed = event.RenewalFailed
 )

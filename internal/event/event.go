@@ -23,7 +23,7 @@ type Subject struct {
 // About implements Event.
 func (s Subject) About() Subject { return s }
 
-// Acquired: a hold or permit was granted. Each is followed by one Released or one
+// Acquired says: a hold or permit was granted. Each is followed by one Released or one
 // HoldLost.
 type Acquired struct {
 	Subject
@@ -31,7 +31,7 @@ type Acquired struct {
 	Waited time.Duration
 }
 
-// Refused: an acquisition ended without a grant.
+// Refused says: an acquisition ended without a grant.
 type Refused struct {
 	Subject
 	// Waited is the time from the call to its end.
@@ -40,7 +40,7 @@ type Refused struct {
 	Err error
 }
 
-// Released: a hold or permit was given back by its holder.
+// Released says: a hold or permit was given back by its holder.
 type Released struct {
 	Subject
 	// Held is the time from the grant to now.
@@ -50,7 +50,7 @@ type Released struct {
 	Err error
 }
 
-// HoldLost: a hold or permit ended without its holder's doing.
+// HoldLost says: a hold or permit ended without its holder's doing.
 type HoldLost struct {
 	Subject
 	// Held is the time from the grant to now.
@@ -60,7 +60,7 @@ type HoldLost struct {
 	Cause error
 }
 
-// Renewed: a lease was renewed.
+// Renewed says: a lease was renewed.
 type Renewed struct {
 	Subject
 	// Until is when it ends unless it is renewed again, as far as it can be
@@ -68,7 +68,7 @@ type Renewed struct {
 	Until time.Time
 }
 
-// RenewalFailed: a renewal got no answer, was refused, or wasn't confirmed by
+// RenewalFailed says: a renewal got no answer, was refused, or wasn't confirmed by
 // replicas. It is tried again until Until; then the hold is lost.
 type RenewalFailed struct {
 	Subject
