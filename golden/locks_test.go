@@ -62,3 +62,11 @@ func fencedLock(s *stage) {
 	s.ok(l.Unlock(s.as(1)))
 	s.look("unlock twice")
 }
+
+func multiLock(s *stage) {
+	l := s.client.MultiLock(s.client.Lock("m1"), s.client.Lock("m2"))
+	s.lock(l, 1)
+	s.look("lock")
+	s.ok(l.Unlock(s.as(1)))
+	s.look("unlock")
+}
