@@ -18,6 +18,9 @@
 // Nobody knows who has a plain permit: what a killed process had taken is gone
 // until AddPermits puts it back. Where that matters use [Expirable].
 //
+// An observer (holdfast.WithObserver) is told of permits of an Expirable, under the
+// kind "permit" and with their ids; of plain permits, which nobody holds, it isn't.
+//
 // # Markers
 //
 // Who has taken plain permits can't be read off a number. So that a request whose

@@ -100,6 +100,17 @@ type acquisition struct {
 }
 
 func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever bool) ([]*Permit, error) {
+	began := time.Now()
+	ps, err := e.ask(ctx, n, opts, forever)
+	if err != nil {
+		e.tellRefused(began, err)
+		return nil, err
+	}
+	e.tellAcquired(began, ps)
+	return ps, nil
+}
+
+func (e *expirable) ask(ctx context.Context, n int, opts []Option, forever bool) ([]*Permit, error) {
 	c := e.c
 	if n < 1 || n > maxAtOnce {
 		return nil, errs.Invalid("acquire of %s: %d permits: give a number from 1 to %d", errs.Quote(c.Name()), n, maxAtOnce)
@@ -108,7 +119,6 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 	if err != nil {
 		return nil, err
 	}
-	began := c.clock()
 	a := &acquisition{expirable: e, n: n, lease: c.Lease, ids: make(map[any][]id, 1)}
 	if o.LeaseSet {
 		a.lease = o.Lease
@@ -127,7 +137,6 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 		Read:    a.read,
 	})
 	if err != nil {
-		e.tellRefused(began, err)
 		return nil, err
 	}
 	permits, ok := e.ledger.add(ctx, e, a.got, a.asked, a.lease, !o.LeaseSet)
@@ -135,7 +144,6 @@ func (e *expirable) acquire(ctx context.Context, n int, opts []Option, forever b
 		_, err := e.release(context.WithoutCancel(ctx), true, a.got, false)
 		return nil, joined(fmt.Errorf("%w: acquire of %s", errs.ErrClosed, errs.Quote(c.Name())), err)
 	}
-	tellAcquired(began, permits)
 	return permits, nil
 }
 

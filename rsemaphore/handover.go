@@ -35,6 +35,7 @@ func (p *Permit) Detach() (handle string, err error) {
 	if !r.end(givenBack, errs.ErrReleased) {
 		return "", r.notHeld()
 	}
+	r.tellReleased(nil)
 	return hold.NewHandle(HandleKind, p.Name(), p.ID()), nil
 }
 
@@ -58,7 +59,6 @@ func (e *Expirable) Resume(ctx context.Context, handle string, opts ...Option) (
 	if o.LeaseSet {
 		d = o.Lease
 	}
-	began := e.c.clock()
 	to := newIDs(1)
 	pass := func(k script.Keys, from, to id) script.Call {
 		return script.NewMutation(resumePermit, e.keys(k), nil, string(from), string(to), d.Milliseconds())
@@ -80,7 +80,9 @@ func (e *Expirable) Resume(ctx context.Context, handle string, opts ...Option) (
 		return nil, err
 	}
 	if r := e.ledger.findOne(e.c.RedisKey(), from); r != nil {
-		r.end(givenBack, errs.ErrReleased) // it was this client's, by its id
+		if r.end(givenBack, errs.ErrReleased) { // it was this client's, by its id
+			r.tellReleased(nil)
+		}
 	}
 	permits, ok := e.ledger.add(ctx, e.expirable, to, asked, d, !o.LeaseSet)
 	if !ok {
@@ -88,7 +90,7 @@ func (e *Expirable) Resume(ctx context.Context, handle string, opts ...Option) (
 		_, err := e.c.Request(context.WithoutCancel(ctx), "resume a permit of", object.Eventually, pass(e.c.Keys(), to[0], from).AlwaysMark())
 		return nil, joined(fmt.Errorf("%w: resume a permit of %s", errs.ErrClosed, errs.Quote(e.Name())), err)
 	}
-	tellAcquired(began, permits)
+	e.tellAcquired(asked, permits)
 	return permits[0], nil
 }
 

@@ -55,7 +55,7 @@ type record struct {
 	*expirable
 	id    id
 	lease lease.Lease
-	since time.Time // of the grant
+	since time.Time
 
 	// Guarded by ledger.mu. end, free and tie are of the permit's context, if
 	// somebody has asked for it.
@@ -81,10 +81,10 @@ func (l *ledger) add(ctx context.Context, e *expirable, ids []id, asked time.Tim
 	}
 	for n, i := range ids {
 		r := &record{expirable: e, id: i, since: asked}
+		r.lease.Kind = HandleKind
 		p := &Permit{record: r}
 		p.ctx.Context, p.ctx.record = ctx, r
 		r.lease.Name, r.lease.Key, r.lease.Field, r.lease.Holder = e.c.Name(), e.c.RedisKey(), i.String(), r
-		r.lease.Kind = permitKind
 		if renewed {
 			r.lease.Renew = renewal
 		}
@@ -151,10 +151,12 @@ func (r *record) end(to status, why error) bool {
 	r.finish(why) // first of all: it must not look alive
 	r.lease.Close()
 	l.Watchdog.Stop(&r.lease)
+	if to != givenBack {
+		r.tellLost(why)
+	}
 	if to == lost {
 		l.Log.Error("holdfast: permit lost", "name", r.lease.Name, "permit", r.lease.Field, "why", why)
 	}
-	r.tellEnd(to, why)
 	return true
 }
 
@@ -200,7 +202,8 @@ func (l *ledger) take() []*record {
 func (l *ledger) Drain(ctx context.Context) error {
 	type group struct {
 		*expirable
-		ids []id
+		ids     []id
+		records []*record
 	}
 	groups := make(map[string]*group)
 	var failed []error
@@ -217,15 +220,19 @@ func (l *ledger) Drain(ctx context.Context) error {
 			g = &group{expirable: r.expirable}
 			groups[r.lease.Key] = g
 		}
-		g.ids = append(g.ids, r.id)
+		g.ids, g.records = append(g.ids, r.id), append(g.records, r)
 	}
 	for _, g := range groups {
 		for len(g.ids) > 0 {
 			n := min(len(g.ids), maxAtOnce)
-			if _, err := g.release(ctx, false, g.ids[:n], false); err != nil {
+			_, err := g.release(ctx, false, g.ids[:n], false)
+			if err != nil {
 				failed = append(failed, err)
 			}
-			g.ids = g.ids[n:]
+			for _, r := range g.records[:n] {
+				r.tellReleased(err)
+			}
+			g.ids, g.records = g.ids[n:], g.records[n:]
 		}
 	}
 	return errors.Join(failed...)

@@ -63,13 +63,16 @@ func (p *Permit) Release(ctx context.Context) error {
 	}
 	n, err := r.release(ctx, true, []id{r.id}, false)
 	if err != nil || n >= 0 {
+		r.tellReleased(err)
 		return err
 	}
 	r.ledger.mu.Lock()
 	r.status = lost
 	r.ledger.mu.Unlock()
 	r.ledger.Log.Error("holdfast: permit lost", "name", p.Name(), "permit", p.ID(), "why", "it was gone at its release")
-	return r.notHeld()
+	err = r.notHeld()
+	r.tellLost(err)
+	return err
 }
 
 // permitContext is the context of a permit: the caller's values and cancellation,

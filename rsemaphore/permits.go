@@ -195,7 +195,9 @@ func (e *expirable) releaseIDs(ctx context.Context, all bool, texts []string) (i
 		return 0, fmt.Errorf("permit %v: %w", unknown, &errs.NotHeldError{Name: e.c.Name(), Reason: errs.NeverHeld})
 	}
 	for _, r := range ours {
-		r.end(givenBack, errs.ErrReleased)
+		if r.end(givenBack, errs.ErrReleased) {
+			r.tellReleased(err)
+		}
 	}
 	return n, err
 }
