@@ -247,7 +247,11 @@ func (l *link) reset() bool {
 	for _, t := range l.topics {
 		t.state = wanted
 		l.noteLocked(t)
-		if l.astray != nil { // its shard may be elsewhere by now
+		switch {
+		case l.astray == nil:
+		case len(t.subs) == 0: // or it would push aside one that was made anew
+			l.dropLocked(t)
+		default: // its shard may be elsewhere by now
 			l.astray(l, t)
 		}
 	}

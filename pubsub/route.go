@@ -65,16 +65,17 @@ func (h *Hub) settle(ctx context.Context) error {
 	return nil
 }
 
-// shardOf answers the link to the node that has the channel's slot.
+// shardOf answers the link to the node that has the channel's slot: the only one
+// there is, if it isn't a cluster.
 func (h *Hub) shardOf(ctx context.Context, channel string) (*link, error) {
-	node, _ := h.rdb.(*redis.Client)
+	addr, connect := "", func(ctx context.Context) *redis.PubSub { return h.rdb.SSubscribe(ctx) }
 	if cluster, ok := h.rdb.(*redis.ClusterClient); ok {
-		var err error
-		if node, err = cluster.MasterForKey(ctx, channel); err != nil {
+		node, err := cluster.MasterForKey(ctx, channel)
+		if err != nil {
 			return nil, err
 		}
+		addr, connect = node.Options().Addr, func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx) }
 	}
-	addr := node.Options().Addr
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.shards[addr]
@@ -84,7 +85,7 @@ func (h *Hub) shardOf(ctx context.Context, channel string) (*link, error) {
 		h.shards[addr] = l
 	}
 	// go-redis makes a node's client anew when the node has been away.
-	l.connect = func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx) }
+	l.connect = connect
 	return l, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -177,4 +178,55 @@ func TestWayOfPublishingIsAskedForUntilKnown(t *testing.T) {
 			redistest.Eventually(t, gone, func() bool { return b.Channels() == 0 }, "channels are left in the hub")
 		})
 	}
+}
+
+// A channel on its way out, whose connection ends before the server has answered,
+// must not take the place of the one that was made anew meanwhile: those who wait
+// on that would never be told.
+func TestChannelMadeAnewOutlivesTheOldOne(t *testing.T) {
+	tasks := task.NewGroup()
+	defer func() {
+		tasks.Stop()
+		tasks.Wait()
+	}()
+	h := New(nil, func(ctx context.Context) (bool, error) {
+		<-tasks.Done() // no channel finds its way while we look
+		return false, ctx.Err()
+	}, tasks, slog.New(slog.DiscardHandler))
+	shard := h.newLink(shardedVerbs, nil)
+	shard.astray = h.astray
+	shard.running = true // by this test
+	h.mu.Lock()
+	h.shards["shard"] = shard
+	old := &topic{channel: "c", ready: make(chan struct{}), subs: make(map[*Subscription]struct{})}
+	shard.takeLocked(old)
+	shard.sendLocked(shardedVerbs.unsubscribe, []string{"c"}, time.Now())
+	h.mu.Unlock()
+
+	s := h.Subscribe("c")
+	defer s.Close()
+	shard.reset()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.Same(t, s.topic, h.nowhere.topics["c"])
+	require.Empty(t, shard.topics)
+}
+
+// wrapped is a client of a type that go-redis doesn't know.
+type wrapped struct{ redis.UniversalClient }
+
+// Sharded pub/sub works on whatever client has it.
+func TestShardedOnAWrappedClient(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	tasks := task.NewGroup()
+	h := New(wrapped{rdb}, func(context.Context) (bool, error) { return true, nil }, tasks, slog.New(slog.DiscardHandler))
+	defer func() {
+		tasks.Stop()
+		tasks.Wait()
+	}()
+	s := h.Subscribe(t.Name())
+	defer s.Close()
+	<-s.Ready()
+	require.NoError(t, rdb.SPublish(t.Context(), t.Name(), "0").Err())
+	<-s.Wake()
 }
