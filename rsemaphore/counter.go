@@ -56,13 +56,14 @@ type counter struct {
 	*object.Object
 	channel    string
 	channelArg any
-	more       []any // further keys
+	more       []any  // further keys
+	line       string // where those of this client wait
 }
 
 func newCounter(s *hold.Services, name string) *counter {
 	o := object.New(s, name)
 	c := &counter{Object: o, channel: keys.Prefixed("redisson_sc", o.RedisKey())}
-	c.channelArg = c.channel
+	c.channelArg, c.line = c.channel, o.RedisKey()
 	return c
 }
 
@@ -88,7 +89,7 @@ func (c *counter) change(ctx context.Context, what string, d object.Delivery, s 
 func (c *counter) heard(mute bool) {
 	if mute {
 		c.Muted(c.RedisKey())
-		c.Loop.Freed(c.RedisKey())
+		c.Loop.Freed(c.line)
 	}
 }
 

@@ -42,7 +42,9 @@ type expirable struct {
 // Client.ExpirableSemaphore.
 func NewExpirable(s *hold.Services, name string) *Expirable {
 	c := newCounter(s, name)
-	c.more = []any{permitsKey(c.RedisKey())}
+	// A line beside that of plain permits under the name: its first knows of leases.
+	c.line = permitsKey(c.RedisKey())
+	c.more = []any{c.line}
 	return &Expirable{&expirable{c: c, ledger: ledgerOf(s)}}
 }
 
@@ -123,9 +125,8 @@ func (e *expirable) ask(ctx context.Context, n int, opts []Option, forever bool)
 	if o.LeaseSet {
 		a.lease = o.Lease
 	}
-	// A line beside that of plain permits under the name: its first knows of leases.
 	spec := wait.Spec{
-		Line: permitsKey(c.RedisKey()), Wanted: int64(n), Channel: c.channel,
+		Line: c.line, Wanted: int64(n), Channel: c.channel,
 		Forever: forever && !o.WaitSet, Wait: o.Wait,
 	}
 	err = c.Acquire(ctx, spec, object.Request{

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rsemaphore"
 )
 
@@ -343,4 +345,31 @@ func TestPermitsAreObserved(t *testing.T) {
 	require.Len(t, balance, 6)
 	require.Equal(t, [4]int{6, 1, 4, 2}, [4]int{counts["event.Acquired"], counts["event.Refused"], counts["event.Released"], counts["event.HoldLost"]})
 	require.Positive(t, counts["event.Renewed"])
+}
+
+// Where PUBLISH is refused, those of this client who wait learn of its releases all
+// the same.
+func TestPermitGivenBackUnheard(t *testing.T) {
+	admin := rsemaphore.Server().Client(t)
+	user := t.Name()
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", user, "on", ">pw", "~*", "resetchannels", "+@all").Err())
+	rdb := rsemaphore.Server().Client(t, func(o *redis.Options) { o.Username, o.Password = user, "pw" })
+	e := newClient(t, rdb, holdfast.WithPollFallback(time.Hour)).ExpirableSemaphore(t.Name())
+	_, err := e.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	p, err := e.Acquire(t.Context())
+	require.NoError(t, err)
+	var sent redistest.CommandCounter
+	rdb.AddHook(&sent)
+	// A fixed time to wait, so that the holder's lease isn't what ends it.
+	got := make(chan error, 1)
+	go func() {
+		_, err := e.Acquire(t.Context(), rsemaphore.Wait(20*time.Second))
+		got <- err
+	}()
+	redistest.Eventually(t, 10*time.Second, func() bool { return sent.Count("evalsha") > 0 }, "nobody asked")
+	began := time.Now()
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, <-got)
+	require.Less(t, time.Since(began), 10*time.Second, "it waited for the lease")
 }

@@ -118,7 +118,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, opts []Option, forever
 		return errs.Invalid("acquire of %s: a plain permit has no lease: leave the option out, or use ExpirableSemaphore", errs.Quote(c.Name()))
 	}
 	spec := wait.Spec{
-		Line: c.RedisKey(), Wanted: n, Channel: c.channel,
+		Line: c.line, Wanted: n, Channel: c.channel,
 		Forever: forever && !o.WaitSet, Wait: o.Wait,
 	}
 	return c.Object.Acquire(ctx, spec, object.Request{

@@ -205,6 +205,7 @@ func (l *Loop) Released(key string, heard bool) {
 // Freed tells all lines for permits of a name that some came free of which no
 // notification tells.
 func (l *Loop) Freed(name string) {
+	l.freed.Add(1) // first: who isn't in line yet looks at it when it is
 	var all []*line
 	l.lines.mu.Lock()
 	for k, ln := range l.lines.byKey {

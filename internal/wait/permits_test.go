@@ -160,3 +160,26 @@ func TestRefusalOfPermitsSaysHowMany(t *testing.T) {
 		b.idle(t)
 	})
 }
+
+// One that comes while a caller is being refused, before it stands in line, is not
+// missed by it, even if it hears nothing.
+func TestFreedBeforeStandingInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		n := 0
+		b = newBench(func(context.Context, string, time.Time) (Outcome, error) {
+			n++
+			if n == 1 {
+				b.Freed(name) // the answer is under way already
+			}
+			return Outcome{TTL: time.Hour, Granted: n == 2}, nil
+		})
+		spec := b.wants("a", 1)
+		spec.Delay = func(int) time.Duration { return time.Hour }
+		c := b.start(t.Context(), spec)
+		synctest.Wait()
+		require.True(t, c.done(), "it sleeps until it is due")
+		require.NoError(t, c.err)
+		b.idle(t)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
@@ -94,6 +95,7 @@ type Loop struct {
 	Closed   <-chan struct{}
 
 	lines lines
+	freed atomic.Uint64 // calls of Freed
 }
 
 // Acquire tries until it is granted. It answers nil then, ErrNotAcquired with
@@ -186,6 +188,7 @@ type waiter struct {
 	refusals int
 	// asked: it was refused before it stood in line, with this answer.
 	asked bool
+	freed uint64 // Loop.freed before it asked
 	out   Outcome
 	last  error
 }
@@ -199,6 +202,7 @@ func latest(a, b time.Time) time.Time {
 
 // ahead asks before standing in line, where nobody does.
 func (w *waiter) ahead() (done bool, err error) {
+	w.freed = w.Loop.freed.Load()
 	w.out, w.last = w.try()
 	switch {
 	case w.last == nil && w.out.Granted:
@@ -326,8 +330,9 @@ func (w *waiter) loop() error {
 	try := true
 	switch {
 	case w.asked:
-		// Refused a moment ago: the next time is when we listen.
-		try = false
+		// Refused a moment ago: the next time is when we listen, unless somebody
+		// was told to try before we stood here.
+		try = w.freed != w.Loop.freed.Load()
 		out, last = w.out, w.last
 		w.place.line.learn(out, last)
 		if last != nil {
