@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/rsemaphore"
 )
 
 // ackTime is how long tests wait for a replica that doesn't acknowledge.
@@ -374,7 +375,7 @@ func TestUnreplicatedPermitsAndMultiLocks(t *testing.T) {
 	c := newClient(t, srv.Client(t), holdfast.WithReplicas(1, ackTime))
 	_, err := c.MultiLock(c.Lock(t.Name()+"-1"), c.Lock(t.Name()+"-2")).TryLock(t.Context())
 	requireNotReplicated(t, err, 0, 1)
-	eventually(t, "both are free", func() bool { return !exists(t, rdb, t.Name()+"-1") && !exists(t, rdb, t.Name()+"-2") })
+	require.False(t, exists(t, rdb, t.Name()+"-1") || exists(t, rdb, t.Name()+"-2"), "it was told before it was undone")
 
 	rw := c.RWLock(t.Name() + "-rw")
 	for what, l := range map[string]holdfast.Locker{
@@ -401,4 +402,25 @@ func TestUnreplicatedPermitsAndMultiLocks(t *testing.T) {
 	free, err = expirable.Available(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(3), free)
+}
+
+// A permit's lease that replicas don't have is no longer than before.
+func TestUnreplicatedExtensionOfAPermit(t *testing.T) {
+	srv := redistest.Start(t)
+	replica := srv.StartReplica(t)
+	s := newClient(t, srv.Client(t), holdfast.WithReplicas(1, ackTime)).ExpirableSemaphore(t.Name())
+	_, err := s.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	var p *rsemaphore.Permit
+	eventually(t, "a replica confirms the permit", func() bool {
+		p, err = s.TryAcquire(t.Context())
+		return err == nil
+	})
+	replica.Pause()
+	err = s.Extend(t.Context(), p.ID(), time.Minute)
+	require.ErrorIs(t, err, holdfast.ErrUncertain)
+	requireNotReplicated(t, err, 0, 1)
+	require.True(t, p.ExpiresAt().Before(time.Now().Add(40*time.Second)), "the old lease counts")
+	replica.Resume()
+	require.NoError(t, p.Release(t.Context()))
 }

@@ -230,7 +230,7 @@ func (e *Expirable) Extend(ctx context.Context, id string, d time.Duration) erro
 }
 
 func (e *expirable) extend(ctx context.Context, i id, d time.Duration) error {
-	call := script.NewMutation(extendPermit, e.c.keys(), nil, string(i), d.Milliseconds(), e.c.channelArg)
+	call := script.NewMutation(extendPermit, e.c.keys(), nil, string(i), d.Milliseconds(), e.c.channelArg).Replicated(isThere)
 	reply, err := e.c.Request(ctx, "extend a permit of", object.AtMostNow, call)
 	if err != nil {
 		return err
@@ -248,6 +248,9 @@ func (e *expirable) extend(ctx context.Context, i id, d time.Duration) error {
 	}
 	return nil
 }
+
+// isThere reports whether permits_extend.lua found the permit.
+func isThere(answer any) bool { return answer == int64(done) }
 
 // LeaseOf is how long a permit lasts unless it is renewed; negative if it never
 // expires, as one of Redisson's without a lease. Errors: ErrNotHeld if it is

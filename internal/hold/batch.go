@@ -168,6 +168,10 @@ func (b *batch) ask(ctx context.Context, until time.Time) answer {
 			for _, e := range b.entries {
 				e.written = unknown
 			}
+			if errors.Is(a.Err, errs.ErrNotReplicated) && b.takeBack(a, b.Patience) == nil {
+				// Redis answers: nothing is left when the caller learns of it.
+				a.MaybeRan, a.Resent = false, false
+			}
 			return a
 		}
 		if a.what, a.at = a.Int(), 0; a.what == grantedFirst {
@@ -252,16 +256,21 @@ func (b *batch) settle(a answer) {
 	if !a.granted() && !a.MaybeRan && !a.Resent {
 		return
 	}
+	if err := b.takeBack(a, max(b.Patience, b.lease)); err != nil && !errors.Is(err, errs.ErrClosed) {
+		b.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
+			"name", b.name, "owner", b.entries[0].field, "cause", err)
+	}
+}
+
+// takeBack undoes a request and voids the copies of it that may still be under
+// way.
+func (b *batch) takeBack(a answer, within time.Duration) error {
 	each := argsOf(b.entries)
 	each[0].Voided = a.marker
 	for i, e := range b.entries {
 		each[i].Count, each[i].Lease, _ = e.left(time.Now())
 	}
-	reply := b.Send(context.WithoutCancel(b.Tasks.Context()), max(b.Patience, b.lease), b.kind.ReleaseAll(each))
-	if reply.Err != nil && !errors.Is(reply.Err, errs.ErrClosed) {
-		b.Log.Warn("holdfast: an acquisition that nobody waits for could not be undone; its lease will end it",
-			"name", b.name, "owner", b.entries[0].field, "cause", reply.Err)
-	}
+	reply := b.Send(context.WithoutCancel(b.Tasks.Context()), within, b.kind.ReleaseAll(each))
 	for i, e := range b.entries {
 		e.written = each[i].Count
 		if reply.Err != nil {
@@ -269,6 +278,7 @@ func (b *batch) settle(a answer) {
 		}
 		b.heard(e.key, replyOf(reply, i))
 	}
+	return reply.Err
 }
 
 // settleBehind is settle on a goroutine of its own, if there is something to do.
