@@ -30,7 +30,7 @@ func do(t testing.TB, rdb redis.Cmdable, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
 		var args []any
-		for _, word := range strings.Fields(c) {
+		for word := range strings.FieldsSeq(c) {
 			args = append(args, word)
 		}
 		cmd := redis.NewCmd(t.Context(), args...)

@@ -3,6 +3,7 @@ package rlimiter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,11 +57,12 @@ func (b *bench) state() string {
 	ctx := context.Background()
 	conf := b.rdb.HMGet(ctx, b.o.RedisKey(), "rate", "type").Val()
 	ttl := b.rdb.PTTL(ctx, b.o.RedisKey()).Val()
-	s := fmt.Sprint(conf, ttl.Round(10*time.Second))
+	var s strings.Builder
+	s.WriteString(fmt.Sprint(conf, ttl.Round(10*time.Second)))
 	for i := 0; i < 4; i += 2 {
-		s += fmt.Sprintf(" [%s %d %d]", b.rdb.Get(ctx, b.key(i)).Val(), b.rdb.ZCard(ctx, b.key(i+1)).Val(), b.total(i+1))
+		s.WriteString(fmt.Sprintf(" [%s %d %d]", b.rdb.Get(ctx, b.key(i)).Val(), b.rdb.ZCard(ctx, b.key(i+1)).Val(), b.total(i+1)))
 	}
-	return s
+	return s.String()
 }
 
 type step struct {

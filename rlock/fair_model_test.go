@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -66,7 +67,7 @@ func TestFairFollowsTheModel(t *testing.T) {
 		require.NoError(t, b.rdb.Del(t.Context(), b.key).Err())
 		m := &model{dead: map[string]bool{}}
 		rnd := rand.New(rand.NewPCG(seed, seed))
-		history := ""
+		var history strings.Builder
 		for range 60 {
 			o := owners[rnd.IntN(len(owners))]
 			var reply, want int64
@@ -107,26 +108,26 @@ func TestFairFollowsTheModel(t *testing.T) {
 					require.NoError(t, b.rdb.ZAdd(t.Context(), b.alive, redis.Z{Member: o, Score: 1}).Err())
 				}
 			}
-			history += fmt.Sprintf("%s %s; ", o, what)
+			history.WriteString(fmt.Sprintf("%s %s; ", o, what))
 			if reply == 3 { // done, and nobody had to be told
 				reply = 1
 			}
 			if want < 0 {
-				require.GreaterOrEqual(t, reply, int64(10), "seed %d: %s", seed, history)
+				require.GreaterOrEqual(t, reply, int64(10), "seed %d: %s", seed, history.String())
 			} else {
-				require.Equal(t, want, reply, "seed %d: %s", seed, history)
+				require.Equal(t, want, reply, "seed %d: %s", seed, history.String())
 			}
 			holders := b.rdb.HKeys(t.Context(), b.key).Val()
 			if m.holder == "" {
-				require.Empty(t, holders, "seed %d: %s", seed, history)
+				require.Empty(t, holders, "seed %d: %s", seed, history.String())
 			} else {
-				require.Equal(t, []string{m.holder}, holders, "seed %d: %s", seed, history)
+				require.Equal(t, []string{m.holder}, holders, "seed %d: %s", seed, history.String())
 			}
-			require.Equal(t, fmt.Sprint(m.line), fmt.Sprint(b.rdb.LRange(t.Context(), b.queue, 0, -1).Val()), "seed %d: %s", seed, history)
+			require.Equal(t, fmt.Sprint(m.line), fmt.Sprint(b.rdb.LRange(t.Context(), b.queue, 0, -1).Val()), "seed %d: %s", seed, history.String())
 			b.state() // list, sorted set and private set agree
 			for i, z := range b.rdb.ZRangeWithScores(t.Context(), b.timeout, 0, -1).Val() {
 				bound := float64(b.now().Add(60*sec + wait*4).UnixMilli())
-				require.Less(t, z.Score, bound+float64(i), "seed %d: %s", seed, history)
+				require.Less(t, z.Score, bound+float64(i), "seed %d: %s", seed, history.String())
 			}
 		}
 	}

@@ -351,15 +351,15 @@ func TestFairTellsTheFirstAlive(t *testing.T) {
 				require.NoError(t, err)
 				end(b)
 				require.NoError(t, b.rdb.Publish(t.Context(), "channel-end", "").Err())
-				told := ""
+				var told strings.Builder
 				for m := range ps.Channel() {
 					if m.Channel == "channel-end" {
 						break
 					}
 					require.Equal(t, "0", m.Payload)
-					told += strings.TrimPrefix(m.Channel, "channel:")
+					told.WriteString(strings.TrimPrefix(m.Channel, "channel:"))
 				}
-				require.Equal(t, c.told, told)
+				require.Equal(t, c.told, told.String())
 			})
 		}
 	}

@@ -186,10 +186,7 @@ func (a *multiAttempt) await(i int) (refusal, error) {
 	if a.forever {
 		h, err = m.Lock(a.ctx, a.pass...)
 	} else {
-		left := time.Until(a.deadline)
-		if left <= 0 {
-			left = 0
-		}
+		left := max(time.Until(a.deadline), 0)
 		h, err = m.TryLock(a.ctx, append(a.pass[:len(a.pass):len(a.pass)], Wait(left))...)
 	}
 	if err == nil && h == nil {

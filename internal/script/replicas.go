@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -179,9 +180,7 @@ func (r *Runner) batchConfirmed(ctx context.Context, calls []Call, todo []int, r
 		}
 	}
 	if len(told) > 0 {
-		for n, err := range r.sendGroups(ctx, calls, told, replies, load) {
-			errors[n] = err
-		}
+		maps.Copy(errors, r.sendGroups(ctx, calls, told, replies, load))
 	}
 	for n, err := range errors {
 		f := fateOf(err)
