@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/rlock"
 )
 
 // watched is a short lease for tests in which renewals happen.
@@ -250,4 +253,46 @@ func TestA14CancelledAtRandomMoments(t *testing.T) {
 	requireNoKeys(t, rdb, t.Name())
 	requireGoroutines(t, before)
 	requireNoChannels(t, rdb, t.Name())
+}
+
+// Thousands of holds over a slow link: renewed in batches, and one that can't be
+// renewed costs the others nothing. The whole size, 20,000, is a benchmark.
+func TestA17ThousandsOfHolds(t *testing.T) {
+	const holds, lease = 2000, 3 * time.Second
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	p := faultproxy.New(t, srv.Addr())
+	sent := &redistest.CommandCounter{}
+	slow := srv.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })
+	slow.AddHook(sent)
+	c := newClient(t, slow, holdfast.WithLease(lease))
+	hs := make([]*rlock.Hold, holds)
+	var g errgroup.Group
+	g.SetLimit(50)
+	for i := range hs {
+		g.Go(func() (err error) {
+			hs[i], err = c.Lock(fmt.Sprint("n", i)).Lock(t.Context())
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	p.SetLatency(5*time.Millisecond, 5*time.Millisecond)
+	require.NoError(t, rdb.Del(t.Context(), "n7").Err())
+	require.NoError(t, rdb.LPush(t.Context(), "n7", "somebody's list").Err())
+	sent.Reset()
+	started := time.Now()
+	<-time.After(2 * lease)
+	rounds := float64(time.Since(started))/float64(lease/3) + 2
+	require.LessOrEqual(t, float64(sent.Total()), rounds*(holds/100+2)+100, "not in batches")
+	for i, h := range hs {
+		if i == 7 {
+			require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrLost)
+			continue
+		}
+		require.NoError(t, h.Context().Err(), "hold %d", i)
+	}
+	n, err := rdb.DBSize(t.Context()).Result()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, int64(holds))
+	require.NoError(t, c.Shutdown(t.Context()))
 }
