@@ -227,6 +227,15 @@ func TestObserverIsToldOfPermitsAndMultiLocks(t *testing.T) {
 	require.NoError(t, h.Unlock(t.Context()))
 	require.Equal(t, "Acquired Acquired Released Released", d.kinds())
 
+	theirs, err := connect(t).Lock(t.Name() + "-2").Lock(t.Context())
+	require.NoError(t, err)
+	_, err = c.MultiLock(c.Lock(t.Name()+"-1"), c.Lock(t.Name()+"-2")).TryLock(t.Context())
+	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	refused := of[holdfast.Refused](&d)
+	require.Len(t, refused, 1, "one member refused")
+	require.Equal(t, t.Name()+"-2", refused[0].Name)
+	require.NoError(t, theirs.Unlock(t.Context()))
+
 	s := c.ExpirableSemaphore(t.Name() + "-permits")
 	_, err = s.TrySetPermits(t.Context(), 1)
 	require.NoError(t, err)
@@ -239,7 +248,7 @@ func TestObserverIsToldOfPermitsAndMultiLocks(t *testing.T) {
 		return len(renewed) > 0 && renewed[len(renewed)-1].Kind == "permit"
 	})
 	require.NoError(t, p.Release(t.Context()))
-	require.Equal(t, "Acquired Acquired Released Released Acquired Refused Released", d.kinds())
+	require.Equal(t, "Acquired Acquired Released Released Refused Acquired Refused Released", d.kinds())
 	last := of[holdfast.Released](&d)[2]
 	require.Equal(t, holdfast.Subject{Name: s.Name(), Kind: "permit", Owner: p.ID()}, last.About())
 }

@@ -105,6 +105,11 @@ func takeAll(ctx context.Context, t *owner.Token, name string, locks []*Mutex, o
 		defer e.exit()
 		b.entries = append(b.entries, e)
 	}
+	defer func() {
+		if err != nil { // of the one that refused; the others weren't asked
+			b.entries[at].tellAsked(b.began, err)
+		}
+	}()
 	until := time.Now().Add(s.Patience)
 	for i, e := range b.entries {
 		if !e.takeTurn(ctx.Done(), until) {
