@@ -13,7 +13,8 @@
 --          2  counted down to zero
 --          3  counted down to zero, but the notification was refused: waiters poll
 --          0  it was open; nothing was written
---          4  the key holds a string that is no count; nothing was written
+--          4  the key holds a string that is no count, or none that Redis can lower;
+--             nothing was written
 -- Writes   KEYS[1]; KEYS[4], for 70 s, at zero      Publishes  '0' at zero
 -- Repeat   safe: a further copy finds the marker, and leaves the count alone
 local latch, opened, channel, copy = KEYS[1], KEYS[4], ARGV[1], ARGV[2]
@@ -22,7 +23,7 @@ local count = redis.call('GET', latch)
 if not count then
   return answer(0, copy)
 end
-if not string.find(count, '^%-?%d+$') then
+if not string.find(count, '^%-?%d+$') or tonumber(count) >= 9223372036854775807 then
   return answer(4, copy)
 end
 if tonumber(count) > 1 then

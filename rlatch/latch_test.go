@@ -334,3 +334,14 @@ func TestWaitersLeave(t *testing.T) {
 	redistest.Eventually(t, prompt, func() bool { return subscribed(t, rdb, name(t)) == 0 }, "still subscribed")
 	require.Equal(t, "1", rdb.Get(t.Context(), name(t)).Val())
 }
+
+// A count that Redis can't lower is a bad name, not a refusal by Redis.
+func TestCountThatRedisCannotLower(t *testing.T) {
+	c := connect(t)
+	rdb := rlatch.Server().Client(t)
+	for _, count := range []string{"9223372036854775808", "99999999999999999999"} {
+		require.NoError(t, rdb.Set(t.Context(), t.Name(), count, 0).Err())
+		require.ErrorIs(t, c.Latch(t.Name()).CountDown(t.Context()), holdfast.ErrInvalid)
+		require.Equal(t, count, rdb.Get(t.Context(), t.Name()).Val())
+	}
+}
