@@ -151,8 +151,9 @@ func (l *Latch) Count(ctx context.Context) (int64, error) {
 
 // Await waits until the latch is open or ctx ends, also while Redis doesn't
 // answer. It returns nil when the count has reached zero since it was called, even
-// if the latch has been set again meanwhile; at once if there is no count; and when
-// the latch is deleted. Errors: the context's, with what Redis said last; ErrInvalid
+// if the latch has been set again meanwhile (but for an opening that falls between
+// its first look, if the reply to that is lost, and the next); at once if there is no
+// count; and when the latch is deleted. Errors: the context's, with what Redis said last; ErrInvalid
 // if the name is bad or holds something else; ErrDenied; ErrClosed.
 func (l *Latch) Await(ctx context.Context) error {
 	return l.await(ctx, wait.Spec{Forever: true})

@@ -206,5 +206,7 @@ func (s *Semaphore) Expire(ctx context.Context, d time.Duration) (bool, error) {
 }
 
 // Delete removes the semaphore and reports whether it was there. Who waits goes
-// on waiting, until permits are set anew. Errors: as TrySetPermits.
+// on waiting, until permits are set anew. Permits given back after that, also those
+// of a call that was cancelled, come on top of the new ones: delete a semaphore
+// when nobody uses it. Errors: as TrySetPermits.
 func (s *Semaphore) Delete(ctx context.Context) (bool, error) { return s.c.remove(ctx) }
