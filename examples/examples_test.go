@@ -102,7 +102,7 @@ func run(t *testing.T, url string, program string, args ...string) (code int, st
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "HOLDFAST_URL="+url, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "HOLDFAST_REDIS_URL="+url, "GORACE=atexit_sleep_ms=0")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	require.NoError(t, ctx.Err(), "it doesn't end:\n%s%s", &out, &errs)

@@ -28,6 +28,7 @@ func New(t testing.TB, opts ...holdfast.Option) *holdfast.Client {
 type Server struct {
 	tb   testing.TB // nil for a server of Start
 	mini *miniredis.Miniredis
+	addr string // stays known after Close
 	rdb  *redis.Client
 
 	skipped atomic.Int64 // nanoseconds, by FastForward
@@ -58,6 +59,7 @@ func Start() (*Server, error) {
 	}
 	// Time passes as each command comes in, so that no lease ends early because
 	// some goroutine that moves the clock was late.
+	s.addr = s.mini.Addr()
 	s.mini.ClockTTL(true)
 	s.mini.Server().SetPreHook(s.tellTime)
 	s.rdb = redis.NewClient(&redis.Options{Addr: s.mini.Addr()})
@@ -118,7 +120,7 @@ func (s *Server) open(opts []holdfast.Option) (*holdfast.Client, error) {
 }
 
 // Addr is the server's host:port.
-func (s *Server) Addr() string { return s.mini.Addr() }
+func (s *Server) Addr() string { return s.addr }
 
 // URL is the server's address as [holdfast.Open] takes it.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }

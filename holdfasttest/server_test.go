@@ -139,3 +139,22 @@ func record(t *testing.T, f func(testing.TB)) *recorder {
 	}
 	return r
 }
+
+// Errors are those of a real server.
+func TestNameThatHoldsSomethingElse(t *testing.T) {
+	s := NewServer(t)
+	c := s.Client()
+	_, err := c.Semaphore("n").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = c.Lock("n").TryLock(t.Context())
+	require.ErrorIs(t, err, holdfast.ErrInvalid)
+	require.ErrorContains(t, err, "holds a string")
+}
+
+// Code under test may ask for the address of a server that has gone.
+func TestAddressOutlivesTheServer(t *testing.T) {
+	s := NewServer(t)
+	before := s.URL()
+	s.Close()
+	require.Equal(t, before, s.URL())
+}

@@ -13,7 +13,18 @@ import (
 
 // Names shared by all primitives, put where users of this package look.
 type (
-	// Locker is what every kind of lock can do: the methods of Lock.
+	// Locker is what every kind of lock can do. Its methods, as documented at Lock:
+	//
+	//	Name() string
+	//	Lock(ctx, opts ...Option) (*Hold, error)      waits until ctx ends
+	//	TryLock(ctx, opts ...Option) (*Hold, error)   at once, or within Wait(d)
+	//	Unlock(ctx) error                             the latest hold of ctx's owner
+	//	ForceUnlock(ctx) (bool, error)
+	//	IsLocked(ctx) (bool, error)
+	//	IsHeld(ctx) (bool, error)                     by ctx's owner
+	//	HoldCount(ctx) (int, error)
+	//	TTL(ctx) (time.Duration, error)
+	//	Do(ctx, fn func(ctx) error, opts ...Option) error
 	Locker = hold.Locker
 	// Hold is one acquisition; a re-entry is a Hold of its own.
 	//

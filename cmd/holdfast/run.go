@@ -32,7 +32,7 @@ Like flock(1), across machines: takes the lock NAME, runs COMMAND, and gives the
 
 The lock is renewed while COMMAND runs. If it is lost all the same (Redis lost it or couldn't be reached, or its --lease is over), COMMAND gets SIGTERM, and after --grace SIGKILL. COMMAND has a process group of its own, which these and all other signals are sent to; if it reads from a terminal, it stays in the terminal's. On Linux it is killed if holdfast is.
 
-COMMAND finds HOLDFAST_NAME and HOLDFAST_OWNER (the lock's field in Redis) in its environment, and HOLDFAST_TOKEN if the lock has a fencing token (this version has no such locks). Signals to holdfast are passed on to it: HUP, INT, QUIT, TERM, USR1, USR2. While still waiting for the lock, they end holdfast.
+COMMAND finds HOLDFAST_NAME and HOLDFAST_OWNER (the lock's field in Redis) in its environment. Signals to holdfast are passed on to it: HUP, INT, QUIT, TERM, USR1, USR2. While still waiting for the lock, they end holdfast.
 
 Exit code: that of COMMAND, 128+n if signal n ended it, and
   64   wrong usage

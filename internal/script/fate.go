@@ -66,6 +66,11 @@ func isReply(err error) bool {
 // that was raised inside a script.
 func bare(reply redis.Error) string {
 	text := reply.Error()
+	// The embedded server of tests puts a stack trace around it.
+	if i := strings.Index(text, "WRONGTYPE"); i > 0 && strings.HasPrefix(text, "ERR Error compiling script") {
+		line, _, _ := strings.Cut(text[i:], "\n")
+		return line
+	}
 	if !strings.HasPrefix(text, "ERR Error running script") {
 		return text
 	}

@@ -19,7 +19,7 @@ import (
 
 // Stage is one run of an example.
 type Stage struct {
-	// URL is that of the Redis to use: $HOLDFAST_URL, or one in memory.
+	// URL is that of the Redis to use: $HOLDFAST_REDIS_URL, or one in memory.
 	URL string
 	// Prefix begins every key of this run. They are removed at its end.
 	Prefix string
@@ -41,7 +41,7 @@ func Main(run func(context.Context, *Stage) error) {
 }
 
 func play(ctx context.Context, run func(context.Context, *Stage) error) (err error) {
-	s := &Stage{URL: os.Getenv("HOLDFAST_URL"), Prefix: "holdfast-example:" + rand.Text()[:8] + ":"}
+	s := &Stage{URL: os.Getenv("HOLDFAST_REDIS_URL"), Prefix: "holdfast-example:" + rand.Text()[:8] + ":"}
 	if s.URL == "" {
 		server, err := holdfasttest.Start()
 		if err != nil {
