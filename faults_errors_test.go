@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/rlock"
 )
 
 // everywhere runs a test on a single server and on a cluster.
@@ -383,4 +384,20 @@ func TestA49UnlockUnderADeadContext(t *testing.T) {
 			require.False(t, exists(t, rdb, l.Name()))
 		})
 	}
+}
+
+// Who waits for a server that is gone leaves word of it in the log, once.
+func TestSilenceOfTheServerIsLogged(t *testing.T) {
+	srv := redistest.Start(t)
+	p := newParty(t, srv.Client(t, func(o *redis.Options) { o.DialerRetries = 1 }))
+	srv.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	waiter := begin(func() (*rlock.Hold, error) { return p.Lock("n").Lock(ctx) })
+	said := func() int { return p.log.count("no answer, sending again") }
+	redistest.Eventually(t, 4*prompt, func() bool { return said() > 0 }, "nothing is said")
+	cancel()
+	v := <-waiter
+	require.ErrorIs(t, v.err, context.Canceled)
+	require.Equal(t, 1, said())
+	srv.Restart()
 }

@@ -167,8 +167,8 @@ func WithNameMapper(key func(name string) string) Option {
 	}
 }
 
-// WithLogger sets where the client tells of lost holds, failed renewals and
-// lost connections. Default: nowhere. (go-redis has a log of its own, to stderr:
+// WithLogger sets where the client tells of lost holds, failed renewals, lost
+// connections and requests that get no answer. Default: nowhere. (go-redis has a log of its own, to stderr:
 // see redis.SetLogger.)
 func WithLogger(log *slog.Logger) Option {
 	return func(s *settings) error {

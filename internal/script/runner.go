@@ -105,7 +105,9 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		reply = Reply{Asked: now}
 		pause time.Duration
 		load  bool
-		told  place // where a redirection pointed
+		// warned: once a request is enough.
+		warned bool
+		told   place // where a redirection pointed
 	)
 	if ctx.Done() == nil && !until.IsZero() {
 		ctx = bounded{ctx, until}
@@ -167,7 +169,11 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			reply.MaybeRan = reply.Resent
 			return reply
 		}
-		r.log.DebugContext(ctx, "holdfast: sending again", "script", c.script.name, "cause", last)
+		level := slog.LevelDebug
+		if pause == maxPause && !warned { // a second or more without an answer
+			level, warned = slog.LevelWarn, true
+		}
+		r.log.Log(ctx, level, "holdfast: no answer, sending again", "script", c.script.name, "key", c.key(), "cause", last)
 	}
 }
 
