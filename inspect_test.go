@@ -130,7 +130,7 @@ func TestInspectByTheRecord(t *testing.T) {
 		},
 		"writer that reads": {
 			keys: []string{"hset @ mode write " + java1 + " 1 " + java1 + ":write 2", "pexpire @ 60000", "set {@}:" + java1 + ":rwlock_timeout:1 1 px 30000"},
-			kind: holdfast.KindRWLock, says: "read-write lock, 2 writers, for 1m0s",
+			kind: holdfast.KindRWLock, says: "read-write lock, written by " + java1 + " (2 times), who reads too, for 1m0s",
 			check: func(i holdfast.Info) {
 				require.Equal(t, []string{"write", "read"}, []string{i.Holders[0].Mode, i.Holders[1].Mode})
 				require.Equal(t, java1, i.Holders[0].Owner)

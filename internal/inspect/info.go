@@ -168,7 +168,7 @@ func (i Info) Details() []string {
 		case i.HolderCount == 1 && len(i.Holders) == 1:
 			d = append(d, i.Holders[0].String())
 		case i.HolderCount == 2 && len(i.Holders) == 2 && i.Holders[0].Owner == i.Holders[1].Owner:
-			d = append(d, i.Holders[0].String(), "who reads, too")
+			d = append(d, i.Holders[0].String(), "who reads too")
 		default:
 			add("%d %sers", i.HolderCount, strings.TrimSuffix(i.Mode, "e"))
 		}
