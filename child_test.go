@@ -64,7 +64,7 @@ func startChild(t *testing.T, role, addr, name string) *child {
 	require.NoError(t, c.cmd.Start())
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill() // it has ended already, if all went well
-		_ = c.cmd.Wait()
+		_ = c.cmd.Wait()         // killed, or ended: either is an error here that says nothing
 	})
 	return c
 }

@@ -379,7 +379,7 @@ func TestA49UnlockUnderADeadContext(t *testing.T) {
 			}
 			ctx, cancel := over()
 			require.Panics(t, func() {
-				_ = l.Do(ctx, func(context.Context) error { cancel(); panic("boom") })
+				_ = l.Do(ctx, func(context.Context) error { cancel(); panic("boom") }) // doesn't return
 			})
 			require.False(t, exists(t, rdb, l.Name()))
 		})

@@ -310,7 +310,7 @@ func TestMultiInvalid(t *testing.T) {
 		_, err := l.TryLock(t.Context())
 		require.ErrorIs(t, err, holdfast.ErrInvalid, what)
 		require.Empty(t, leftKeys(t, server.Client(t), n), what)
-		_ = l.Name()
+		_ = l.Name() // must not panic
 	}
 	_, err := c.MultiLock(c.Lock(n)).Lock(nil) //nolint:staticcheck // a caller's mistake
 	require.ErrorIs(t, err, holdfast.ErrInvalid)

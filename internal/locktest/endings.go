@@ -202,3 +202,43 @@ func waitEndsWithContext(t *testing.T, k Kind) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, h.Unlock(t.Context()))
 }
+
+func doPanics(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	require.PanicsWithValue(t, "boom", func() {
+		_ = l.Do(t.Context(), func(context.Context) error { panic("boom") })
+	})
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func do(t *testing.T, k Kind) {
+	l := k.New(t, lease)(name(t))
+	why := errors.New("fn failed")
+	err := l.Do(t.Context(), func(ctx context.Context) error {
+		held, err := l.IsHeld(ctx)
+		require.NoError(t, err)
+		require.True(t, held)
+		return why
+	})
+	require.ErrorIs(t, err, why)
+	locked, err := l.IsLocked(t.Context())
+	require.NoError(t, err)
+	require.False(t, locked)
+
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	err = k.rival(l).Do(t.Context(), func(context.Context) error {
+		t.Error("ran without the lock")
+		return nil
+	}, hold.Wait(time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrNotAcquired)
+	require.NoError(t, h.Unlock(t.Context()))
+
+	err = l.Do(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}, hold.Lease(20*time.Millisecond))
+	require.ErrorIs(t, err, errs.ErrLost, "success is not reported for work that outlived its lock")
+}
