@@ -38,7 +38,9 @@ func TestA46ExtremeLeases(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.WithinRange(t, h.ExpiresAt(), before.Add(want-lease.Margin(want)), time.Now().Add(want))
+			if until := h.ExpiresAt(); want >= time.Second || !until.IsZero() { // a lease of ms may be over by now
+				require.WithinRange(t, until, before.Add(want-lease.Margin(want)), time.Now().Add(want))
+			}
 			if want < time.Second {
 				<-h.Context().Done()
 				eventually(t, "it ends", func() bool { return !exists(t, rdb, t.Name()) })
