@@ -18,6 +18,20 @@
 --          answers 0, which the sender of several copies takes for its own work
 local lock, owner, channel, left, lease, copy = KEYS[1], ARGV[1], ARGV[2], ARGV[3] or '0', ARGV[4], ARGV[5]
 
+-- The usual case, in four commands: a first copy, the owner's only hold, no
+-- marker. The only field goes, and the key with it.
+if #ARGV == 2 and #KEYS == 2 and redis.call('EXISTS', KEYS[2]) == 0 then
+  if redis.call('HLEN', lock) ~= 1 or redis.call('HDEL', lock, owner) == 0 then
+    return 0
+  end
+  if channel == '' then
+    return 3
+  end
+  local told = redis.pcall('PUBLISH', channel, '0')
+  return type(told) == 'table' and told.err and 2 or 1
+end
+-- marker.lua stands here.
+
 -- More than one field: another primitive's hash, in which the owner's field
 -- means something else.
 if redis.call('HEXISTS', lock, owner) == 0 or redis.call('HLEN', lock) ~= 1 then

@@ -117,20 +117,22 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		var acks int64
 		var ran bool
 		sharded, err := r.shards(ctx, &c)
-		fate := notYet
-		if err == nil {
+		sent, fate := err == nil, notYet
+		if sent {
 			cmd = c.command(ctx, sharded, load)
 			if r.confirms(&c) {
 				acks, ran, err = r.sendConfirmed(ctx, until, &c, cmd, told, reply.Resent)
 			} else {
 				err = r.rdb.Process(ctx, cmd)
 			}
-			fate = fateOf(err)
 		}
 		if err == nil || errors.Is(err, redis.Nil) {
 			reply.Val, reply.Err = cmd.Val(), nil
 			r.judge(&c, &reply, acks)
 			return reply
+		}
+		if sent {
+			fate = fateOf(err)
 		}
 		if ran { // but nobody knows who else has it
 			reply.Resent = true

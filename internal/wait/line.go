@@ -26,6 +26,7 @@ type lineKey struct {
 type line struct {
 	key lineKey
 
+	opener      place // of who made the line: it is one allocation with it
 	mu          sync.Mutex
 	first, last *place
 	sub         Subscription
@@ -75,11 +76,12 @@ func (ls *lines) join(key lineKey) *place {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &place{line: l, turn: open, prev: l.last}
+	p := &l.opener
 	if l.last == nil {
+		p.line, p.turn = l, open
 		l.first = p
 	} else {
-		p.turn = make(chan struct{})
+		p = &place{line: l, turn: make(chan struct{}), prev: l.last}
 		l.last.next = p
 	}
 	l.last = p
