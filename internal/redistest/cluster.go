@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,46 +31,67 @@ func StartCluster(tb testing.TB, n int, args ...string) *Cluster {
 		tb.Fatalf("redistest: a cluster of %d nodes", n)
 	}
 	c := &Cluster{}
-	// A node that is gone is noticed after this many milliseconds; the 15 s that
-	// servers take by default are long for a test.
-	args = append([]string{
-		"--cluster-enabled", "yes",
-		"--cluster-config-file", "nodes.conf",
-		"--cluster-node-timeout", "2000",
-	}, args...)
+	args = append(NodeArgs(2*time.Second), args...)
 	for range n {
 		c.nodes = append(c.nodes, Start(tb, args...))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
 	defer cancel()
-	if err := c.form(ctx); err != nil {
+	if err := FormCluster(ctx, c.nodes); err != nil {
 		tb.Fatal("redistest: form cluster: ", err)
 	}
 	return c
 }
 
-// form hands out the slots, introduces the nodes to each other and waits.
-func (c *Cluster) form(ctx context.Context) error {
-	n := len(c.nodes)
-	clients := make([]*redis.Client, n)
-	for i, s := range c.nodes {
+// NodeArgs make a server a node of a cluster in which a node that is gone is
+// noticed after the given time; the 15 s that servers take by default are long for
+// a test.
+func NodeArgs(timeout time.Duration) []string {
+	return []string{
+		"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
+	}
+}
+
+// FormCluster makes a cluster of servers that were started with NodeArgs. The
+// masters get equal ranges of slots, and each replica follows the master of its
+// place in the list (the list of masters begins anew when it is shorter). It
+// returns once every node knows all the others and says that the cluster is fine,
+// and every replica follows.
+func FormCluster(ctx context.Context, masters []*Server, replicas ...*Server) error {
+	all := append(append([]*Server(nil), masters...), replicas...)
+	clients := make([]*redis.Client, len(all))
+	for i, s := range all {
 		rdb := redis.NewClient(s.Options())
 		defer rdb.Close()
 		clients[i] = rdb
 	}
+	n := len(masters)
 	for i, rdb := range clients {
 		// Nodes that begin with equal epochs first have to settle who changes.
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return fmt.Errorf("set-config-epoch: %w", err)
 		}
+		if i >= n {
+			continue
+		}
 		first, last := i*clusterSlots/n, (i+1)*clusterSlots/n-1
-		if err := rdb.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
+		slots := make([]int, 0, last-first+1)
+		for slot := first; slot <= last; slot++ {
+			slots = append(slots, slot)
+		}
+		if err := rdb.ClusterAddSlots(ctx, slots...).Err(); err != nil { // Redis 6.2 can't take ranges
 			return fmt.Errorf("add slots %d-%d: %w", first, last, err)
+		}
+		// A master would wait some seconds for more replicas to come.
+		if err := rdb.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err(); err != nil {
+			return err
 		}
 	}
 	for i, rdb := range clients {
 		// Gossip would spread this by itself, but takes its time.
-		for _, other := range c.nodes[i+1:] {
+		for _, other := range all[i+1:] {
 			host, port, err := net.SplitHostPort(other.Addr())
 			if err != nil {
 				return err
@@ -79,33 +101,45 @@ func (c *Cluster) form(ctx context.Context) error {
 			}
 		}
 	}
-	return awaitCluster(ctx, clients)
+	for i, r := range replicas {
+		master, ours := clients[i%n], clients[n+i]
+		id, err := clusterID(ctx, master)
+		if err == nil {
+			// It has to have heard of the master before it can follow it.
+			err = retry(ctx, func() error { return ours.ClusterReplicate(ctx, id).Err() })
+		}
+		if err == nil {
+			err = retry(ctx, func() error { return r.follows(ctx, master) })
+		}
+		if err != nil {
+			return fmt.Errorf("replicate: %w", err)
+		}
+	}
+	return awaitCluster(ctx, clients, n)
+}
+
+// clusterID is a node's name; Redis 6.2 has it in CLUSTER MYID, too.
+func clusterID(ctx context.Context, rdb *redis.Client) (string, error) {
+	return rdb.Do(ctx, "cluster", "myid").Text()
 }
 
 // awaitCluster returns once every node sees a complete cluster.
-func awaitCluster(ctx context.Context, clients []*redis.Client) error {
+func awaitCluster(ctx context.Context, clients []*redis.Client, masters int) error {
 	want := []string{
 		"cluster_state:ok\r\n",
 		fmt.Sprintf("cluster_slots_ok:%d\r\n", clusterSlots),
 		fmt.Sprintf("cluster_known_nodes:%d\r\n", len(clients)),
-		fmt.Sprintf("cluster_size:%d\r\n", len(clients)),
+		fmt.Sprintf("cluster_size:%d\r\n", masters),
 	}
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
 	for _, rdb := range clients {
-		for {
+		if err := retry(ctx, func() error {
 			info, err := rdb.ClusterInfo(ctx).Result()
-			if err != nil {
-				return fmt.Errorf("cluster info: %w", err)
+			if err == nil && !containsAll(info, want) {
+				err = fmt.Errorf("not yet; the state is:\n%s", info)
 			}
-			if containsAll(info, want) {
-				break
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return fmt.Errorf("%w; last state:\n%s", ctx.Err(), info)
-			}
+			return err
+		}); err != nil {
+			return fmt.Errorf("cluster info: %w", err)
 		}
 	}
 	return nil
@@ -175,43 +209,60 @@ func (c *Cluster) Owner(tb testing.TB, slot int) *Server {
 // open on both sides, before any key has moved.
 func (c *Cluster) MoveSlot(tb testing.TB, slot int, to *Server, between func()) {
 	tb.Helper()
-	if err := c.moveSlot(context.Background(), slot, c.Owner(tb, slot), to, between); err != nil {
+	if err := MoveSlots(context.Background(), slot, slot, c.Owner(tb, slot), to, between); err != nil {
 		tb.Fatalf("redistest: move slot %d: %v", slot, err)
 	}
 }
 
-func (c *Cluster) moveSlot(ctx context.Context, slot int, from, to *Server, between func()) error {
+// MoveSlots gives the slots from first to last, which from has, and their keys to
+// another master, one after the other, as resharding does. between, if not nil, is
+// called once for each, while it is open on both sides, before any of its keys has
+// moved. After an error the slot that was on its way is open still.
+func MoveSlots(ctx context.Context, first, last int, from, to *Server, between func()) error {
 	src, dst := redis.NewClient(from.Options()), redis.NewClient(to.Options())
 	defer src.Close()
 	defer dst.Close()
-	srcID, err := src.Do(ctx, "cluster", "myid").Text()
+	srcID, err := clusterID(ctx, src)
 	if err != nil {
 		return err
 	}
-	dstID, err := dst.Do(ctx, "cluster", "myid").Text()
+	dstID, err := clusterID(ctx, dst)
 	if err != nil {
 		return err
 	}
-	if err := dst.Do(ctx, "cluster", "setslot", slot, "importing", srcID).Err(); err != nil {
-		return err
+	for slot := first; slot <= last; slot++ {
+		if err := dst.Do(ctx, "cluster", "setslot", slot, "importing", srcID).Err(); err != nil {
+			return err
+		}
+		if err := src.Do(ctx, "cluster", "setslot", slot, "migrating", dstID).Err(); err != nil {
+			return err
+		}
+		if between != nil {
+			between()
+		}
+		if err := moveKeys(ctx, slot, src, to); err != nil {
+			return err
+		}
+		// The new owner first: at no moment has nobody the slot.
+		for _, rdb := range []*redis.Client{dst, src} {
+			if err := rdb.Do(ctx, "cluster", "setslot", slot, "node", dstID).Err(); err != nil {
+				return err
+			}
+		}
 	}
-	if err := src.Do(ctx, "cluster", "setslot", slot, "migrating", dstID).Err(); err != nil {
-		return err
-	}
-	if between != nil {
-		between()
-	}
+	return nil
+}
+
+// moveKeys moves what src has in an open slot.
+func moveKeys(ctx context.Context, slot int, src *redis.Client, to *Server) error {
 	host, port, err := net.SplitHostPort(to.Addr())
 	if err != nil {
 		return err
 	}
 	for {
 		names, err := src.ClusterGetKeysInSlot(ctx, slot, 100).Result()
-		if err != nil {
+		if err != nil || len(names) == 0 {
 			return err
-		}
-		if len(names) == 0 {
-			break
 		}
 		args := []any{"migrate", host, port, "", 0, 5000}
 		if to.password != "" {
@@ -225,11 +276,4 @@ func (c *Cluster) moveSlot(ctx context.Context, slot int, from, to *Server, betw
 			return err
 		}
 	}
-	// The new owner first: at no moment has nobody the slot.
-	for _, rdb := range []*redis.Client{dst, src} {
-		if err := rdb.Do(ctx, "cluster", "setslot", slot, "node", dstID).Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -24,25 +25,44 @@ type Sentinel struct {
 func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	tb.Helper()
 	master := Start(tb, args...)
-	host, port, err := net.SplitHostPort(master.Addr())
+	dir := tb.TempDir()
+	argv, err := sentinelArgs(dir, Watch{Master: master, Quorum: 1, DownAfter: time.Second})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return &Sentinel{master: master, sentinel: startAt(tb, dir, argv)}
+}
 
-	// The sentinel rewrites its file, so it is in a folder of its own.
-	dir := tb.TempDir()
-	conf := filepath.Join(dir, "sentinel.conf")
+// Watch is what a sentinel is to watch.
+type Watch struct {
+	Master    *Server
+	Quorum    int           // how many sentinels must agree that the master is down
+	DownAfter time.Duration // how long it may be silent
+	Failover  time.Duration // how long a failover may take; a next one waits for twice as long. 0: the server's default
+}
+
+// sentinelArgs writes the file of a sentinel, and answers how it is started.
+func sentinelArgs(dir string, w Watch) ([]string, error) {
+	host, port, err := net.SplitHostPort(w.Master.Addr())
+	if err != nil {
+		return nil, err
+	}
 	lines := []string{
-		fmt.Sprintf("sentinel monitor %s %s %s 1", masterName, host, port),
-		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", masterName),
+		fmt.Sprintf("sentinel monitor %s %s %s %d", masterName, host, port, w.Quorum),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", masterName, w.DownAfter.Milliseconds()),
 	}
-	if master.password != "" {
-		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", masterName, master.password))
+	if w.Failover > 0 {
+		lines = append(lines, fmt.Sprintf("sentinel failover-timeout %s %d", masterName, w.Failover.Milliseconds()))
 	}
+	if w.Master.password != "" {
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", masterName, w.Master.password))
+	}
+	// The sentinel rewrites its file, so it is in a folder of its own.
+	conf := filepath.Join(dir, "sentinel.conf")
 	if err := os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
-	return &Sentinel{master: master, sentinel: startAt(tb, dir, []string{conf, "--sentinel"})}
+	return []string{conf, "--sentinel"}, nil
 }
 
 // MasterName is the name under which the sentinel knows the master.

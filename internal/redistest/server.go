@@ -48,7 +48,7 @@ func Start(tb testing.TB, args ...string) *Server {
 // startAt starts a server in dir and ties it to the test.
 func startAt(tb testing.TB, dir string, args []string) *Server {
 	tb.Helper()
-	s, err := start(dir, args)
+	s, err := start("", dir, args)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func StartMain(args ...string) (srv *Server, stop func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("redistest: %w", err)
 	}
-	s, err := start(dir, plainArgs(args))
+	s, err := start("", dir, plainArgs(args))
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -103,12 +103,16 @@ func plainArgs(extra []string) []string {
 }
 
 // start runs a server in dir on a port that was free. A port may be taken
-// between the look and the server's bind: then another one is tried.
-func start(dir string, args []string) (*Server, error) {
-	bin, err := findBinary()
-	if err != nil {
-		return nil, err
+// between the look and the server's bind: then another one is tried. An empty bin
+// is the one that findBinary knows.
+func start(bin, dir string, args []string) (*Server, error) {
+	if bin == "" {
+		var err error
+		if bin, err = findBinary(); err != nil {
+			return nil, err
+		}
 	}
+	var err error
 	s := &Server{bin: bin, dir: dir, args: args, password: argValue(args, "--requirepass")}
 	for range portAttempts {
 		if s.port, err = freePort(); err != nil {
@@ -206,10 +210,14 @@ func (s *Server) Kill() {
 	s.proc.Load().kill()
 }
 
-// Restart brings the server up again on the same port, empty, and returns once
-// it answers. A server that still runs is killed first. On failure the test is
-// marked as failed (a server of StartMain panics).
-func (s *Server) Restart() {
+// Restart brings the server up again on the same port and returns once it
+// answers: empty, unless it was told to keep its data. A server that still runs is
+// killed first. On failure the test is marked as failed (a server of StartMain
+// panics).
+func (s *Server) Restart() { s.fail("restart", s.TryRestart()) }
+
+// TryRestart is Restart for those who look at the error themselves.
+func (s *Server) TryRestart() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.proc.Load().kill()
@@ -220,12 +228,8 @@ func (s *Server) Restart() {
 	deadline := time.Now().Add(startTimeout)
 	for {
 		err := s.launch(deadline)
-		if err == nil {
-			return
-		}
 		if !errors.Is(err, errPortTaken) || !time.Now().Before(deadline) {
-			s.fail("restart", err)
-			return
+			return err
 		}
 		<-tick.C
 	}
@@ -234,21 +238,22 @@ func (s *Server) Restart() {
 // Pause freezes the server with SIGSTOP and returns once it stands still:
 // connections stay open and new ones are accepted by the kernel, but nothing is
 // answered. On failure the test is marked as failed (a server of StartMain panics).
-func (s *Server) Pause() {
-	if err := s.proc.Load().pause(); err != nil {
-		s.fail("pause", err)
-	}
-}
+func (s *Server) Pause() { s.fail("pause", s.TryPause()) }
+
+// TryPause is Pause for those who look at the error themselves.
+func (s *Server) TryPause() error { return s.proc.Load().pause() }
 
 // Resume lets a paused server go on; it then works off what was sent meanwhile.
-func (s *Server) Resume() {
-	if err := s.proc.Load().resume(); err != nil {
-		s.fail("resume", err)
-	}
-}
+func (s *Server) Resume() { s.fail("resume", s.TryResume()) }
+
+// TryResume is Resume for those who look at the error themselves.
+func (s *Server) TryResume() error { return s.proc.Load().resume() }
 
 // fail uses Errorf, not Fatal: faults are often made from other goroutines.
 func (s *Server) fail(what string, err error) {
+	if err == nil {
+		return
+	}
 	msg := fmt.Sprintf("redistest: %s %s: %v", what, s.Addr(), err)
 	if s.tb == nil {
 		panic(msg)
