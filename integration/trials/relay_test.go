@@ -127,4 +127,3 @@ func (r *relay) close() {
 	r.mu.Unlock()
 	r.wg.Wait()
 }
-
