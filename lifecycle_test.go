@@ -228,9 +228,10 @@ func TestDeployments(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			const lease = 3 * time.Second // a cluster starts beside it
 			rdb := connect(t)
-			a := newClient(t, rdb(), holdfast.WithLease(watched))
-			b := newClient(t, rdb(), holdfast.WithLease(watched), holdfast.WithPollFallback(never))
+			a := newClient(t, rdb(), holdfast.WithLease(lease))
+			b := newClient(t, rdb(), holdfast.WithLease(lease), holdfast.WithPollFallback(never))
 			var wg sync.WaitGroup
 			for i := range 12 { // over all nodes
 				name := t.Name() + strconv.Itoa(i)
@@ -240,7 +241,7 @@ func TestDeployments(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if _, err := b.Lock(name).TryLock(t.Context(), holdfast.Wait(3*watched)); err == nil {
+					if _, err := b.Lock(name).TryLock(t.Context(), holdfast.Wait(2*lease)); err == nil {
 						t.Error("it wasn't renewed")
 					}
 					if err := h.Context().Err(); err != nil {

@@ -72,7 +72,7 @@ func TestLocksFindsAll(t *testing.T) {
 	want := zoo(t, srv.Client(t))
 	require.Equal(t, want, listed(t, c, "z:*"))
 
-	const names = 5000
+	const names = 1500
 	pipe := srv.Client(t).Pipeline()
 	for i := range names {
 		name := fmt.Sprintf("lock-%d", i)
@@ -87,10 +87,10 @@ func TestLocksFindsAll(t *testing.T) {
 	require.Equal(t, want, listed(t, c, "*"))
 	require.Zero(t, sent.Count("keys"))
 	require.Positive(t, sent.Count("scan"))
-	require.Less(t, sent.Count("scan"), int64(100))
+	require.Less(t, sent.Count("scan"), int64(names/10))
 
 	require.Len(t, listed(t, c, "lock-?"), 10)
-	require.Len(t, listed(t, c, "lock-[12]*"), 2222)
+	require.Len(t, listed(t, c, "lock-[12]*"), 2*111+500)
 	require.Empty(t, listed(t, c, "no-such-*"))
 }
 
