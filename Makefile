@@ -1,12 +1,12 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help test bench lint fmt tidy
+.PHONY: help test bench chaos chaos-long lint fmt tidy
 
 BENCH ?= .
 BENCHTIME ?= 1x
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: ## all tests of the workspace, race detector on (brings redis-server where it can)
 	@scripts/test.sh
@@ -14,6 +14,12 @@ test: ## all tests of the workspace, race detector on (brings redis-server where
 bench: ## what we promise, measured; BENCH=regexp chooses, e.g. make bench BENCH=Uncontended
 	@scripts/test.sh --setup
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 30m ./bench
+
+chaos: ## processes against a nemesis, 30 s on each topology; SEEDS="1 2", TOPOLOGIES, DURATION and others: scripts/chaos.sh
+	@scripts/chaos.sh
+
+chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.5 hours
+	@DURATION=10m SEEDS="$${SEEDS:-1 2 3 4 5}" scripts/chaos.sh
 
 lint: ## format, vet, fix, layers, scripts, known vulnerabilities
 	@scripts/lint.sh
