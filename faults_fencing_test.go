@@ -275,7 +275,7 @@ func TestA19FencedUnlockSentTwice(t *testing.T) {
 func TestA14CallerLeavesAFencedGrant(t *testing.T) {
 	rdb := server.Client(t)
 	p, c := connectVia(t, server, nil, holdfast.WithLease(watched))
-	before := goroutines(t, c)
+	before := goroutines(t, func(name string) holdfast.Locker { return c.Lock(name) })
 	answer := make(chan struct{})
 	granted := p.Add(faultproxy.Rule{Match: sending(t, "acquire_fenced.lua"), Times: 1, Do: faultproxy.HoldReply(answer)})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,48 +17,23 @@ import (
 	"github.com/holdfast-go/holdfast/rlock"
 )
 
-// A holder that is cut off is told before its lease ends on the server.
-func TestA15CutLink(t *testing.T) {
-	rdb := server.Client(t)
-	p, c := connectVia(t, server, nil, holdfast.WithLease(watched))
-	other := connect(t)
-	h, err := c.Lock(t.Name()).Lock(t.Context())
-	require.NoError(t, err)
-	p.Refuse(true)
-	p.Cut()
-	theirs, err := other.Lock(t.Name()).TryLock(t.Context(), holdfast.Wait(prompt))
-	require.NoError(t, err)
-	require.Error(t, h.Context().Err())
-	p.Refuse(false)
-	requireLost(t, h)
-	require.True(t, exists(t, rdb, t.Name()))
-	require.NoError(t, theirs.Unlock(t.Context()))
-}
-
 // What no clock shows is told at the next renewal.
-func TestA15DeletedOrEvicted(t *testing.T) {
+func TestA15Evicted(t *testing.T) {
 	const lease = 3 * time.Second
 	srv := redistest.Start(t, "--maxmemory-policy", "volatile-lru")
 	rdb := srv.Client(t)
-	for what, take := range map[string]func(key string) error{
-		"deleted": func(key string) error { return rdb.Del(t.Context(), key).Err() },
-		"evicted": func(string) error { return rdb.ConfigSet(t.Context(), "maxmemory", "1").Err() },
-	} {
-		t.Run(what, func(t *testing.T) {
-			a, b := newClient(t, srv.Client(t), holdfast.WithLease(lease)), newClient(t, srv.Client(t))
-			h, err := a.Lock(what).Lock(t.Context())
-			require.NoError(t, err)
-			ends := h.ExpiresAt()
-			require.NoError(t, take(what))
-			eventually(t, "the key goes", func() bool { return !exists(t, rdb, what) })
-			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-			theirs, err := b.Lock(what).TryLock(t.Context())
-			require.NoError(t, err)
-			requireLost(t, h)
-			require.True(t, time.Now().Before(ends), "the lease had to run out before it was told")
-			require.NoError(t, theirs.Unlock(t.Context()))
-		})
-	}
+	a, b := newClient(t, srv.Client(t), holdfast.WithLease(lease)), newClient(t, srv.Client(t))
+	h, err := a.Lock("n").Lock(t.Context())
+	require.NoError(t, err)
+	ends := h.ExpiresAt()
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	eventually(t, "the key goes", func() bool { return !exists(t, rdb, "n") })
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	theirs, err := b.Lock("n").TryLock(t.Context())
+	require.NoError(t, err)
+	requireLost(t, h)
+	require.True(t, time.Now().Before(ends), "the lease had to run out before it was told")
+	require.NoError(t, theirs.Unlock(t.Context()))
 }
 
 // The end of trust lies before the end of the lease on the server, by the

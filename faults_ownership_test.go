@@ -14,88 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
-
-// requireOnce holds and frees a lock of c's whose acquisition meets a fault, and
-// requires that it counts once.
-func requireOnce(t *testing.T, rdb *redis.Client, c *holdfast.Client, name string) {
-	t.Helper()
-	l := c.Lock(name)
-	h, err := l.Lock(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{h.Owner(): "1"}, rdb.HGetAll(t.Context(), name).Val())
-	n, err := l.HoldCount(h.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.NoError(t, h.Unlock(t.Context()))
-	require.False(t, exists(t, rdb, name), "one unlock doesn't free it")
-}
-
-// An acquisition that is sent again counts once.
-func TestA18AcquireSentTwiceCountsOnce(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb := srv.Client(t)
-	for what, do := range map[string]faultproxy.Action{
-		"reply dropped":       faultproxy.DropReply,
-		"closed after it ran": faultproxy.CloseAfterForward,
-		"request dropped":     faultproxy.DropRequest,
-		"closed before":       faultproxy.CloseBeforeForward,
-	} {
-		t.Run(what, func(t *testing.T) {
-			for _, times := range []int{1, 3} {
-				p, c := connectVia(t, srv, readTimeout(100*time.Millisecond))
-				fault := p.Add(faultproxy.Rule{Match: anyScript, Times: times, Do: do})
-				requireOnce(t, rdb, c, what+strconv.Itoa(times))
-				require.Equal(t, times, fault.Hits())
-			}
-		})
-	}
-	t.Run("paused", func(t *testing.T) {
-		c := newClient(t, srv.Client(t, readTimeout(200*time.Millisecond)))
-		requireOnce(t, rdb, c, "before") // loads the scripts
-		require.NoError(t, rdb.Do(t.Context(), "client", "pause", 400, "all").Err())
-		requireOnce(t, rdb, c, "paused")
-	})
-}
-
-// An unlock whose answer was lost succeeds, takes one hold, and wakes.
-func TestA19UnlockSentTwice(t *testing.T) {
-	rdb := server.Client(t)
-	for what, do := range map[string]faultproxy.Action{
-		"reply dropped": faultproxy.DropReply, "closed after it ran": faultproxy.CloseAfterForward,
-	} {
-		t.Run(what, func(t *testing.T) {
-			p, c := connectVia(t, server, readTimeout(100*time.Millisecond), holdfast.WithLease(never))
-			other := connect(t, holdfast.WithPollFallback(never))
-			l, ctx := c.Lock(t.Name()), holdfast.WithOwner(t.Context())
-			for range 2 {
-				_, err := l.Lock(ctx)
-				require.NoError(t, err)
-			}
-			waiter := async(func() (*holdfast.Hold, error) { return other.Lock(t.Name()).Lock(t.Context()) })
-			awaitWaiter(t, rdb, t.Name())
-
-			for left := 1; left >= 0; left-- {
-				lost := p.Add(faultproxy.Rule{Match: anyScript, Times: 1, Do: do})
-				require.NoError(t, l.Unlock(ctx))
-				require.Equal(t, 1, lost.Hits())
-				n, err := l.HoldCount(ctx)
-				require.NoError(t, err)
-				require.Equal(t, left, n)
-			}
-			r := await(t, waiter, prompt, "the waiter is woken")
-			require.NoError(t, r.err)
-			err := l.Unlock(ctx)
-			require.ErrorIs(t, err, holdfast.ErrNotHeld)
-			require.NotErrorIs(t, err, holdfast.ErrLost)
-			require.NoError(t, r.hold.Context().Err())
-			require.NoError(t, r.hold.Unlock(t.Context()))
-		})
-	}
-}
 
 // awaitWaiter waits until a waiter for name has subscribed.
 func awaitWaiter(t testing.TB, rdb *redis.Client, name string) {

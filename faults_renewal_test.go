@@ -2,11 +2,8 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,42 +27,6 @@ func counting(t testing.TB, opts ...holdfast.Option) (*redistest.CommandCounter,
 	n := &redistest.CommandCounter{}
 	rdb.AddHook(n)
 	return n, newClient(t, rdb, opts...)
-}
-
-// Renewal must not outlive the release, however the two meet.
-func TestA09NoRenewalAfterTheRelease(t *testing.T) {
-	const lease = 300 * time.Millisecond
-	sent, c := counting(t, holdfast.WithLease(lease))
-	rdb := server.Client(t)
-	before := goroutines(t, c)
-
-	var wg sync.WaitGroup
-	for i := range 200 {
-		l := c.Lock(t.Name() + strconv.Itoa(i%20))
-		wg.Go(func() {
-			for range 10 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if rand.N(3) == 0 {
-					time.AfterFunc(rand.N(2*time.Millisecond), cancel)
-				}
-				h, err := l.Lock(ctx)
-				if err == nil {
-					err = h.Unlock(ctx)
-				}
-				if err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-
-	requireNoKeys(t, rdb, t.Name())
-	requireGoroutines(t, before)
-	requireNoChannels(t, rdb, t.Name())
-	sent.Reset()
-	throughout(t, lease, "something is still renewed", func() bool { return sent.Total() == 0 })
 }
 
 // One lost answer must not end renewal, whether it is noticed within the lease or
@@ -177,82 +138,6 @@ func TestA13RenewalLeavesAForeignHoldAlone(t *testing.T) {
 		}
 	}
 	requireLost(t, other)
-}
-
-// A caller who leaves while the answer is on its way leaves nothing behind.
-func TestA14CallerLeavesDuringTheGrant(t *testing.T) {
-	for _, deadline := range []bool{false, true} {
-		t.Run("deadline="+strconv.FormatBool(deadline), func(t *testing.T) {
-			rdb := server.Client(t)
-			p, c := connectVia(t, server, nil, holdfast.WithLease(watched))
-			before := goroutines(t, c)
-			answer := make(chan struct{})
-			granted := p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Times: 1, Do: faultproxy.HoldReply(answer)})
-
-			want := context.Canceled
-			ctx, cancel := context.WithCancel(t.Context())
-			if deadline {
-				want = context.DeadlineExceeded
-				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-			}
-			defer cancel()
-			call := async(func() (*holdfast.Hold, error) { return c.Lock(t.Name()).Lock(ctx) })
-			<-granted.Done()
-			require.True(t, exists(t, rdb, t.Name()), "the server has granted it")
-			if !deadline {
-				cancel()
-			}
-			r := await(t, call, 2*time.Second, "the caller leaves at once") // the read would take 5 s
-			require.ErrorIs(t, r.err, want)
-			require.Nil(t, r.hold)
-
-			close(answer)
-			requireNoKeys(t, rdb, t.Name())
-			throughout(t, watched, "it came back", func() bool { return !exists(t, rdb, t.Name()) })
-			requireGoroutines(t, before)
-		})
-	}
-}
-
-// Cancelling at any moment leaves no key, no goroutine and no subscription.
-func TestA14CancelledAtRandomMoments(t *testing.T) {
-	const workers, each = 30, 50
-	rdb := server.Client(t)
-	p, c := connectVia(t, server, func(o *redis.Options) { o.PoolSize = workers })
-	p.SetLatency(time.Microsecond, 3*time.Millisecond)
-	before := goroutines(t, c)
-
-	var slowest longest
-	var wg sync.WaitGroup
-	for i := range workers {
-		wg.Go(func() {
-			for j := range each {
-				l := c.Lock(t.Name() + strconv.Itoa((i+j)%10))
-				ctx, cancel := context.WithCancel(t.Context())
-				end := rand.N(12 * time.Millisecond)
-				ends := time.Now().Add(end)
-				time.AfterFunc(end, cancel)
-				h, err := l.Lock(ctx)
-				slowest.note(time.Since(ends))
-				switch {
-				case err == nil:
-					// Unlock may say ErrUncertain: ctx may end under it.
-					if err := h.Unlock(ctx); err != nil && !errors.Is(err, holdfast.ErrUncertain) {
-						t.Error(err)
-					}
-				case !errors.Is(err, context.Canceled):
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d calls, the slowest came back %v after its cancel", workers*each, slowest.value())
-	require.Less(t, slowest.value(), 2*time.Second)
-	requireNoKeys(t, rdb, t.Name())
-	requireGoroutines(t, before)
-	requireNoChannels(t, rdb, t.Name())
 }
 
 // Thousands of holds over a slow link: renewed in batches, and one that can't be

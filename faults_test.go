@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -132,12 +133,12 @@ func requireNoChannels(t testing.TB, rdb *redis.Client, part string) {
 	})
 }
 
-// goroutines is the number of goroutines once a client has been through a wait,
-// so that what it keeps until Close is there already.
-func goroutines(t testing.TB, clients ...*holdfast.Client) int {
+// goroutines is the number of goroutines once the clients that make these locks
+// have been through a wait, so that what they keep until Close is there already.
+func goroutines(t testing.TB, makers ...func(name string) holdfast.Locker) int {
 	t.Helper()
-	for _, c := range clients {
-		l := c.Lock("warm-" + t.Name() + c.ID())
+	for i, lock := range makers {
+		l := lock("warm-" + t.Name() + strconv.Itoa(i))
 		h, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		_, err = l.TryLock(t.Context(), holdfast.Wait(20*time.Millisecond))

@@ -55,7 +55,7 @@ func TestContractQuorum(t *testing.T) {
 	servers := []*redistest.Server{server, redistest.Start(t), redistest.Start(t)}
 	locktest.Run(t, locktest.Kind{
 		Redis:      server.Client(t),
-		More:       []*redis.Client{servers[1].Client(t), servers[2].Client(t)},
+		More:       []redis.UniversalClient{servers[1].Client(t), servers[2].Client(t)},
 		Splits:     true,
 		NoHandOver: true,
 		New: func(t *testing.T, lease time.Duration) func(string) rlock.Locker {

@@ -24,8 +24,8 @@ type Kind struct {
 	// New makes a client of its own, closed with the test, whose holds that
 	// are renewed have this lease, and answers how it makes locks of a name.
 	New func(t *testing.T, lease time.Duration) func(name string) hold.Locker
-	// Redis looks at the same server.
-	Redis *redis.Client
+	// Redis looks at the same servers.
+	Redis redis.UniversalClient
 	// Resume takes up a detached hold with the client that l was made by.
 	Resume func(l hold.Locker, ctx context.Context, handle string) (*hold.Hold, error)
 	// NonReentrant kinds answer ErrReentry to an owner who is in.
@@ -39,7 +39,7 @@ type Kind struct {
 	ReadWrite bool
 	// More are further servers on which the lock has the same key: what the suite
 	// does to a key it does on each.
-	More []*redis.Client
+	More []redis.UniversalClient
 	// Splits: contenders who try at once may keep each other out, so that none of
 	// them wins.
 	Splits bool
@@ -48,7 +48,9 @@ type Kind struct {
 }
 
 // servers are all on which the lock has its key.
-func (k Kind) servers() []*redis.Client { return append([]*redis.Client{k.Redis}, k.More...) }
+func (k Kind) servers() []redis.UniversalClient {
+	return append([]redis.UniversalClient{k.Redis}, k.More...)
+}
 
 func (k Kind) del(t *testing.T, key string) {
 	t.Helper()
@@ -393,22 +395,26 @@ func badArguments(t *testing.T, k Kind) {
 
 func foreignKeys(t *testing.T, k Kind) {
 	lock := k.New(t, lease)
-	foreign := map[string]func(ctx context.Context, rdb *redis.Client, key string) error{
-		"string": func(ctx context.Context, rdb *redis.Client, key string) error {
+	foreign := map[string]func(ctx context.Context, rdb redis.UniversalClient, key string) error{
+		"string": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
 			return rdb.Set(ctx, key, "{}", 0).Err()
 		},
-		"list":   func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.RPush(ctx, key, "a").Err() },
-		"number": func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.Set(ctx, key, 3, 0).Err() },
-		"hash": func(ctx context.Context, rdb *redis.Client, key string) error {
+		"list": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
+			return rdb.RPush(ctx, key, "a").Err()
+		},
+		"number": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
+			return rdb.Set(ctx, key, 3, 0).Err()
+		},
+		"hash": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
 			return rdb.HSet(ctx, key, "a", 1, "b", 2).Err()
 		},
 	}
 	if k.ReadWrite {
-		foreign["plain lock"] = func(ctx context.Context, rdb *redis.Client, key string) error {
+		foreign["plain lock"] = func(ctx context.Context, rdb redis.UniversalClient, key string) error {
 			return rdb.HSet(ctx, key, "x:1", 1).Err()
 		}
 	} else {
-		foreign["read-write lock"] = func(ctx context.Context, rdb *redis.Client, key string) error {
+		foreign["read-write lock"] = func(ctx context.Context, rdb redis.UniversalClient, key string) error {
 			return rdb.HSet(ctx, key, "mode", "read", "x:1", 1).Err()
 		}
 	}
@@ -480,6 +486,7 @@ func exclusionUnderLoad(t *testing.T, k Kind) {
 		require.Equal(t, 160, done)
 	}
 	redistest.Eventually(t, 2*time.Second, func() bool {
-		return len(k.Redis.PubSubChannels(t.Context(), "*"+n+"*").Val()) == 0
+		left, err := redistest.Channels(t.Context(), k.Redis, n)
+		return err == nil && len(left) == 0
 	}, "channels are left")
 }
