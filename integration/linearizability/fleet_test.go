@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/integration/internal/history"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
@@ -53,20 +54,20 @@ func fleet(t *testing.T, seed uint64) (all []*holdfast.Client) {
 // worker makes calls, one after the other, and records them.
 type worker struct {
 	*testing.T
-	*history
+	*record
 	*rand.Rand
 	client *holdfast.Client
 }
 
 // run lets all workers do as they like until the history is long enough.
-func run(t *testing.T, does func(*worker)) *history {
+func run(t *testing.T, k history.Kind, does func(*worker)) *record {
 	t.Helper()
-	h, seed := newHistory(), rand.Uint64()
+	h, seed := &record{kind: k}, rand.Uint64()
 	t.Logf("seed %d", seed)
 	var wg sync.WaitGroup
 	for i, c := range fleet(t, seed) {
 		for j := range workers {
-			w := &worker{T: t, history: h, Rand: rand.New(rand.NewPCG(seed, uint64(i*workers+j))), client: c}
+			w := &worker{T: t, record: h, Rand: rand.New(rand.NewPCG(seed, uint64(i*workers+j))), client: c}
 			wg.Go(func() {
 				for h.size() < length && !t.Failed() {
 					does(w)
@@ -133,41 +134,48 @@ func (w *worker) pause() {
 	<-time.After(w.upTo(2 * time.Millisecond))
 }
 
+// begin is a call that is about to be made.
+func begin(op history.Op) history.Op {
+	op.Start = history.Now()
+	return op
+}
+
 // took records a call that wanted something, and reports whether it got it.
-func (w *worker) took(from int64, in input, err error) bool {
+func (w *worker) took(op history.Op, err error) bool {
 	switch {
 	case err == nil:
-		w.add(from, in, output{})
+		w.add(op, history.Done)
 		return true
 	case errors.Is(err, holdfast.ErrNotAcquired), errors.Is(err, holdfast.ErrUpgrade):
-		w.add(from, in, output{refused: true})
+		w.add(op, history.Refused)
 	case unanswered(err):
-		w.add(from, in, output{open: true})
+		w.add(op, history.Unknown)
 	default:
-		w.Errorf("%s %s: %v", in.verb, in.name, err)
+		w.Errorf("%s %s: %v", op.Call, op.Name, err)
 	}
 	return false
 }
 
 // gave records a call that gave something back.
-func (w *worker) gave(from int64, in input, err error) {
+func (w *worker) gave(op history.Op, err error) {
 	switch {
 	case err == nil:
-		w.add(from, in, output{})
+		w.add(op, history.Done)
 	case unanswered(err):
-		w.add(from, in, output{open: true})
+		w.add(op, history.Unknown)
 	default:
-		w.Errorf("%s %s: %v", in.verb, in.name, err)
+		w.Errorf("%s %s: %v", op.Call, op.Name, err)
 	}
 }
 
 // saw records a look, unless there was no answer.
-func (w *worker) saw(from int64, in input, n int64, err error) {
+func (w *worker) saw(op history.Op, n int64, err error) {
 	switch {
 	case err == nil:
-		w.add(from, in, output{n: n})
+		op.Value = n
+		w.add(op, history.Done)
 	case !unanswered(err):
-		w.Errorf("%s %s: %v", in.verb, in.name, err)
+		w.Errorf("%s %s: %v", op.Call, op.Name, err)
 	}
 }
 
@@ -177,11 +185,12 @@ func unanswered(err error) bool {
 }
 
 // requireTelling fails for a history in which too little happened.
-func requireTelling(t *testing.T, h *history, took verb) {
+func requireTelling(t *testing.T, h *record, c history.Call) {
 	t.Helper()
-	counts := fmt.Sprintf("%s: %d granted, %d refused, %d open", took, h.count(took, granted), h.count(took, refused), h.count(took, open))
+	done, refused, open := h.count(c, history.Done), h.count(c, history.Refused), h.count(c, history.Unknown)
+	counts := fmt.Sprintf("%s: %d granted, %d refused, %d open", c, done, refused, open)
 	t.Log(counts)
-	require.GreaterOrEqual(t, h.count(took, granted), length/40, counts)
-	require.NotZero(t, h.count(took, refused), counts)
-	require.NotZero(t, h.count(took, open), counts)
+	require.GreaterOrEqual(t, done, length/40, counts)
+	require.NotZero(t, refused, counts)
+	require.NotZero(t, open, counts)
 }

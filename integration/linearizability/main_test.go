@@ -6,7 +6,8 @@
 //
 // A call that ended without an answer is left open: it may take effect at any
 // later time, or never. One that was to take something is followed by its undoing,
-// which is open too. A refusal is always right: a lock that is free may refuse,
+// which is open too. The models, and the proof that each can reject, are those of
+// package history. A refusal is always right: a lock that is free may refuse,
 // when a hold is handed on for example, but none may be granted that is taken.
 package linearizability
 

@@ -5,19 +5,20 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/integration/internal/history"
 	"github.com/holdfast-go/holdfast/rlock"
 )
 
 func TestRWLock(t *testing.T) {
 	last := connect(t)
-	h := run(t, (*worker).useRWLock)
-	requireTelling(t, h, lock)
-	requireTelling(t, h, readLock)
+	h := run(t, history.RW, (*worker).useRWLock)
+	requireTelling(t, h, history.Acquire)
+	requireTelling(t, h, history.Read)
 	nothingHeld(t)
 	h.takeAll(t, func(name string) rlock.Locker { return last.RWLock(name).Write() })
-	h.check(t, rwModel)
-	h.rejectWithout(t, rwModel, unlock)
-	h.rejectWithout(t, rwModel, readUnlock)
+	h.check(t)
+	h.rejectWithout(t, history.Release)
+	h.rejectWithout(t, history.ReadEnd)
 }
 
 // useRWLock reads, writes, reads while it writes and stays to read, or tries to
@@ -27,34 +28,33 @@ func (w *worker) useRWLock() {
 	ctx := holdfast.WithOwner(context.Background())
 	switch {
 	case w.chance(0.4):
-		w.hold(ctx, l.Read(), readLock, readUnlock, readCount, 0)
+		w.hold(ctx, l.Read(), read, 0)
 	case w.chance(0.5):
-		w.hold(ctx, l.Write(), lock, unlock, holdCount, 0)
+		w.hold(ctx, l.Write(), write, 0)
 	case w.chance(0.5):
 		w.downgrade(ctx, l.Read(), l.Write())
 	default:
-		w.holding(ctx, l.Read(), readLock, readUnlock, func() {
-			w.hold(ctx, l.Write(), lock, unlock, holdCount, 2)
+		w.holding(ctx, l.Read(), read, func() {
+			w.hold(ctx, l.Write(), write, 2)
 		})
 	}
 }
 
 // downgrade goes from writing to reading, without letting a writer in between.
-func (w *worker) downgrade(ctx context.Context, read, write rlock.Locker) {
+func (w *worker) downgrade(ctx context.Context, reads, writes rlock.Locker) {
 	owner, _ := holdfast.OwnerID(ctx)
-	var reads *rlock.Hold
-	w.holding(ctx, write, lock, unlock, func() {
-		in := input{name: read.Name(), verb: readLock, owner: owner, n: 1}
-		from := w.now()
-		hold, err := read.TryLock(ctx)
-		if w.took(from, in, err) {
-			reads = hold
+	var kept *rlock.Hold
+	w.holding(ctx, writes, write, func() {
+		op := begin(history.Op{Name: reads.Name(), Call: history.Read, Owner: owner})
+		hold, err := reads.TryLock(ctx)
+		if w.took(op, err) {
+			kept = hold
 		}
 	})
-	if reads == nil {
+	if kept == nil {
 		return
 	}
 	w.pause()
-	from := w.now()
-	w.gave(from, input{name: read.Name(), verb: readUnlock, owner: owner, n: 1}, reads.Unlock(context.Background()))
+	op := begin(history.Op{Name: reads.Name(), Call: history.ReadEnd, Owner: owner})
+	w.gave(op, kept.Unlock(context.Background()))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/integration/internal/history"
 	"github.com/holdfast-go/holdfast/rsemaphore"
 )
 
@@ -17,52 +18,57 @@ const enough = 4
 
 func TestSemaphore(t *testing.T) {
 	direct := connect(t)
-	for i := range (length/perNames + 1) * names {
-		set, err := direct.Semaphore(nameOf(t, i)).TrySetPermits(t.Context(), enough)
-		require.NoError(t, err)
-		require.True(t, set)
-	}
-
-	h := run(t, (*worker).useSemaphore)
-	requireTelling(t, h, acquire)
+	h := run(t, history.Semaphore, (*worker).useSemaphore)
+	requireTelling(t, h, history.Acquire)
 	for _, name := range h.names() {
-		from := h.now()
+		set, err := direct.Semaphore(name).Exists(t.Context())
+		require.NoError(t, err)
+		if !set {
+			continue // all who tried to set it left without an answer
+		}
 		eventually(t, "no permit is lost", func(rdb *redis.Client) (bool, error) {
 			n, err := rdb.Get(t.Context(), name).Int()
 			return n == enough, err
 		})
-		h.add(from, input{name: name, verb: available}, output{n: enough})
+		op := begin(history.Op{Name: name, Call: history.Available})
+		op.Value = enough
+		h.add(op, history.Done)
 	}
-	h.check(t, semaphoreModel(enough))
-	h.rejectWithout(t, semaphoreModel(enough), release)
+	h.check(t)
+	h.rejectWithout(t, history.Release)
 }
 
-// useSemaphore takes permits and gives them back, perhaps in parts.
+// useSemaphore sets permits, takes some and gives them back, perhaps in parts.
 func (w *worker) useSemaphore() {
 	name, ctx := w.name(), context.Background()
 	s := w.client.Semaphore(name)
 	if w.chance(0.2) {
-		from := w.now()
+		op := begin(history.Op{Name: name, Call: history.Available})
 		n, err := s.Available(ctx)
-		w.saw(from, input{name: name, verb: available}, n, err)
+		w.saw(op, n, err)
 		return
 	}
-	in := input{name: name, verb: acquire, n: 1 + w.Int64N(enough)}
-	from := w.now()
-	if !w.took(from, in, w.permits(ctx, s, in.n)) {
+	op := begin(history.Op{Name: name, Call: history.Set, N: enough})
+	set, err := s.TrySetPermits(ctx, enough)
+	if err == nil && !set {
+		w.add(op, history.Refused)
+	} else {
+		w.took(op, err)
+	}
+
+	n := 1 + w.Int64N(enough)
+	op = begin(history.Op{Name: name, Call: history.Acquire, N: n})
+	if !w.took(op, w.permits(ctx, s, n)) {
 		return
 	}
 	w.pause()
-	in.verb = release
-	if in.n > 1 && w.chance(0.5) {
-		in.n--
-		part := in
-		part.n = 1
-		from := w.now()
-		w.gave(from, part, s.Release(ctx, part.n))
+	if n > 1 && w.chance(0.5) {
+		n--
+		op := begin(history.Op{Name: name, Call: history.Release, N: 1})
+		w.gave(op, s.Release(ctx, 1))
 	}
-	from = w.now()
-	w.gave(from, in, s.Release(ctx, in.n))
+	op = begin(history.Op{Name: name, Call: history.Release, N: n})
+	w.gave(op, s.Release(ctx, n))
 }
 
 // permits asks for n in one of the ways to ask.

@@ -1,11 +1,16 @@
 package history
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 // Options of a check. The zero value is what a run is judged by.
@@ -16,8 +21,6 @@ type Options struct {
 	// Grace is how long a call may take beyond its bound, from the end of the last
 	// fault that it met. Default 10 s.
 	Grace time.Duration
-	// Slots answers the hash slot of a name, for events that concern slots.
-	Slot func(name string) int
 }
 
 // Violation is something that must not be.
@@ -35,8 +38,12 @@ type Verdict struct {
 	Calls      int // with an end
 	Open       int // calls without one
 	Names      int
-	Holds      int // that were certain for a while
-	Excused    int // holds that ended, or overlapped others, in a window of a loss of data
+	Largest    int           // partition, in calls
+	Slowest    time.Duration // search
+	Holds      int           // that were certain for a while, and permits
+	Told       int           // losses of holds that were told
+	Excused    int           // holds some of whose life fell into the window of a loss of data
+	Queued     int           // pairs of waiters whose order was judged
 
 	pictures map[string][]byte // HTML of partitions that failed, by name
 	history  *History
@@ -48,7 +55,8 @@ func (v Verdict) String() string {
 	if len(v.Violations) > 0 {
 		what = fmt.Sprintf("FAILED: %d violations", len(v.Violations))
 	}
-	return fmt.Sprintf("%s: %d calls, %d open, %d names, %d holds, %d excused", what, v.Calls, v.Open, v.Names, v.Holds, v.Excused)
+	return fmt.Sprintf("%s: %d calls (%d open) on %d names (largest %d calls, slowest search %v), %d holds, %d losses told, %d holds excused, %d places in line",
+		what, v.Calls, v.Open, v.Names, v.Largest, v.Slowest.Round(time.Millisecond), v.Holds, v.Told, v.Excused, v.Queued)
 }
 
 // Save writes the verdict (verdict.txt), the whole history in the order of its
@@ -89,17 +97,138 @@ func fileName(name string) string {
 
 // Check looks for everything that must not be. It doesn't change the history.
 func Check(h *History, o Options) Verdict {
-	v := Verdict{history: h}
-	for _, op := range h.Ops {
+	if o.Limit == 0 {
+		o.Limit = time.Minute
+	}
+	if o.Grace == 0 {
+		o.Grace = 10 * time.Second
+	}
+	c := &check{Options: o, history: h, verdict: Verdict{history: h, pictures: make(map[string][]byte)}}
+	c.count()
+	for _, v := range c.views() {
+		c.verdict.Names++
+		if _, ok := models[v.kind]; ok {
+			c.explain(v)
+		}
+		switch v.kind {
+		case Limiter:
+			c.rates(v)
+		case Register:
+			c.fences(v)
+		case Fair:
+			c.order(v)
+		}
+		c.hangs(v)
+	}
+	return c.verdict
+}
+
+// check is one check under way.
+type check struct {
+	Options
+	history *History
+	verdict Verdict
+}
+
+func (c *check) violated(kind, name, format string, args ...any) {
+	c.verdict.Violations = append(c.verdict.Violations, Violation{Kind: kind, Name: name, Text: fmt.Sprintf(format, args...)})
+}
+
+// count counts, and finds what needs no search: errors that nothing explains, and
+// what processes say of themselves.
+func (c *check) count() {
+	for _, op := range c.history.Ops {
+		if op.Told != 0 {
+			c.verdict.Told++
+		}
 		switch op.Outcome {
 		case Open:
-			v.Open++
+			c.verdict.Open++
+			continue
 		case Failed:
-			v.Violations = append(v.Violations, Violation{Kind: "error", Name: op.Name, Text: op.Error})
-			fallthrough
-		default:
-			v.Calls++
+			c.violated("error", op.Name, "%s: %s", op, op.Error)
+		}
+		c.verdict.Calls++
+	}
+	for _, r := range c.history.Reports {
+		if r.Leaks != "" {
+			c.violated("leak", fmt.Sprintf("process %d", r.Process), "%s", r.Leaks)
+		}
+		if r.Error != "" {
+			c.violated("process", fmt.Sprintf("process %d", r.Process), "%s", r.Error)
 		}
 	}
-	return v
+}
+
+// views splits the history by name.
+func (c *check) views() []*view {
+	over := make(map[int]int64)
+	for _, r := range c.history.Reports {
+		over[r.Process] = r.At
+	}
+	leases := make(map[key]time.Duration)
+	byName := make(map[string]*view)
+	losses := c.history.losses()
+	for i := range c.history.Ops {
+		op := &c.history.Ops[i]
+		if op.Call == Extend {
+			k := key{op.Process, op.Hold}
+			leases[k] = max(leases[k], op.Lease)
+		}
+		for _, name := range op.names() {
+			v := byName[name]
+			if v == nil {
+				v = &view{kind: op.Kind, name: name, leases: leases, over: over}
+				for _, l := range losses {
+					if l.scope.concerns(name) {
+						v.losses = append(v.losses, l)
+					}
+				}
+				byName[name] = v
+			}
+			v.ops = append(v.ops, op)
+		}
+	}
+	var all []*view
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		v := byName[name]
+		v.losses = slices.DeleteFunc(v.losses, func(l loss) bool { return v.ops[0].Start >= l.to }) // it began later
+		all = append(all, v)
+	}
+	return all
+}
+
+// explain looks for an order of the calls of a name that explains all answers.
+func (c *check) explain(v *view) {
+	v.certain()
+	c.verdict.Holds += v.holds
+	c.verdict.Excused += v.excused
+	c.verdict.Largest = max(c.verdict.Largest, len(v.calls))
+	began := time.Now()
+	result := porcupine.CheckOperationsTimeout(models[v.kind], v.calls, c.Limit)
+	c.verdict.Slowest = max(c.verdict.Slowest, time.Since(began))
+	switch result {
+	case porcupine.Ok:
+		return
+	case porcupine.Unknown:
+		c.violated("undecided", v.name, "no order of %d calls was found within %v, nor that there is none", len(v.calls), c.Limit)
+	case porcupine.Illegal:
+		text := fmt.Sprintf("no order of %d calls explains the answers", len(v.calls))
+		if a, b, at := v.overlap(); a != nil && v.kind != Expirable && v.kind != Semaphore {
+			text += fmt.Sprintf(": both held it at %d: %s, certain from %d to %d, and %s, certain from %d to %d", at, a, a.End, a.Seen, b, b.End, b.Seen)
+		}
+		c.violated("order", v.name, "%s", text)
+	}
+	c.picture(v)
+}
+
+// picture draws a partition that failed.
+func (c *check) picture(v *view) {
+	_, info := porcupine.CheckOperationsVerbose(models[v.kind], v.calls, min(c.Limit, 10*time.Second))
+	var html bytes.Buffer
+	if err := porcupine.Visualize(models[v.kind], info, &html); err != nil {
+		c.violated("picture", v.name, "it could not be drawn: %v", err)
+		return
+	}
+	c.verdict.pictures[v.name] = html.Bytes()
 }

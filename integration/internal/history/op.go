@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Kind is what a name is: a name belongs to one kind.
 type Kind string
@@ -34,9 +37,13 @@ const (
 	Await     Call = "await"      //
 	IsLocked  Call = "is locked"  // answers 0 or 1
 	HoldCount Call = "hold count" // of the owner, as far as it was told
+	ReadCount Call = "read count" // likewise, of read holds
 	Available Call = "available"  // permits, a latch's count
 	Write     Call = "write"      // to the register, with the token
 )
+
+// NonReentrant is the flavor of locks that an owner gets once.
+const NonReentrant = "nonreentrant"
 
 // Outcome is how a call ended.
 type Outcome string
@@ -55,8 +62,8 @@ const (
 
 // Op is one call.
 type Op struct {
-	Process int   `json:"process"`
-	ID      int64 `json:"id"` // unique in its process
+	Process int   `json:"process"` // from 1 on
+	ID      int64 `json:"id"`      // unique in its process
 	Worker  int   `json:"worker"`
 
 	Kind   Kind     `json:"kind"`
@@ -83,8 +90,21 @@ type Op struct {
 	// 0 if none is known. Told is the first moment at which its holder knew of its
 	// loss; 0 if it was not lost, as far as known.
 	Seen  int64  `json:"-"`
+	Queue int64  `json:"-"` // when it was seen in the queue of a fair lock
 	Told  int64  `json:"-"`
 	Cause string `json:"-"` // of the loss
+}
+
+// String is a call in words.
+func (op Op) String() string {
+	text := fmt.Sprintf("process %d worker %d call %d: %s %s %s", op.Process, op.Worker, op.ID, op.Flavor, op.Kind, op.Call)
+	if op.Owner != "" {
+		text += " by " + op.Owner
+	}
+	if op.Granted != 0 {
+		text += fmt.Sprintf(" token %d", op.Granted)
+	}
+	return fmt.Sprintf("%s, from %d to %d: %s", text, op.Start, op.End, op.Outcome)
 }
 
 // Result is the end of a call.
@@ -129,6 +149,9 @@ type Scope struct {
 	Names []string `json:"names,omitempty"`
 	Slots [][2]int `json:"slots,omitempty"` // first and last
 }
+
+// Judge is the process that looks at what is left when all others have ended.
+const Judge = 0
 
 // Report is the last word of a process that ended by itself.
 type Report struct {

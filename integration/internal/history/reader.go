@@ -99,6 +99,9 @@ func (h *History) add(l line, ops map[key]int, events map[int64]int) error {
 		}
 		op := &h.Ops[i]
 		op.Seen = max(op.Seen, l.Seen.Seen)
+		if l.Seen.Queue != 0 {
+			op.Queue = l.Seen.Queue
+		}
 		if op.Told == 0 && l.Seen.Told != 0 {
 			op.Told, op.Cause = l.Seen.Told, l.Seen.Cause
 		}
@@ -136,8 +139,10 @@ func (h *History) Save(path string) (err error) {
 		if op.Outcome != Open {
 			lines = append(lines, line{End: &ended{Process: op.Process, ID: op.ID, Result: op.Result}})
 		}
-		if op.Seen != 0 || op.Told != 0 {
-			lines = append(lines, line{Seen: &seen{Process: op.Process, ID: op.ID, Seen: op.Seen, Told: op.Told, Cause: op.Cause}})
+		if op.Seen != 0 || op.Told != 0 || op.Queue != 0 {
+			lines = append(lines, line{Seen: &seen{
+				Process: op.Process, ID: op.ID, Seen: op.Seen, Queue: op.Queue, Told: op.Told, Cause: op.Cause,
+			}})
 		}
 		for _, l := range lines {
 			if err := enc.Encode(l); err != nil {

@@ -29,6 +29,7 @@ type seen struct {
 	Process int    `json:"process"`
 	ID      int64  `json:"id"` // of the acquisition
 	Seen    int64  `json:"seen,omitempty"`
+	Queue   int64  `json:"queue,omitempty"`
 	Told    int64  `json:"told,omitempty"`
 	Cause   string `json:"cause,omitempty"`
 }
@@ -101,6 +102,12 @@ func (w *Writer) End(id int64, r Result) {
 // clock was read, and then the context of the hold answered no error.
 func (w *Writer) Seen(id, at int64) {
 	w.write(line{Seen: &seen{Process: w.process, ID: id, Seen: at}})
+}
+
+// Queued records that a waiter was in the queue of a fair lock at a moment that is
+// over: the server was asked, and then the clock.
+func (w *Writer) Queued(id, at int64) {
+	w.write(line{Seen: &seen{Process: w.process, ID: id, Queue: at}})
 }
 
 // Told records that the holder of what a call acquired has learnt by now of its
