@@ -131,3 +131,37 @@ func TestA45SlotMovesWhileSomeoneWaits(t *testing.T) {
 		})
 	}
 }
+
+// A node that is gone answers nothing, not even that its slots are elsewhere. Who
+// can't connect to it looks where they are; go-redis by itself would ask it for up
+// to a minute.
+func TestSlotsOfADeadNodeAreLookedFor(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
+	nodes := cluster.Nodes()
+	c := newClient(t, cluster.Client(t), holdfast.WithLease(2*prompt))
+	name := ""
+	for i := 0; name == ""; i++ {
+		if n := t.Name() + strconv.Itoa(i); cluster.Owner(t, keys.Slot(n)) == nodes[0] {
+			name = n
+		}
+	}
+	held, err := c.Lock(name).Lock(t.Context())
+	require.NoError(t, err)
+	other := newClient(t, cluster.Client(t)) // which knows the slots from now on
+	_, err = other.Lock(name).TryLock(t.Context())
+	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	cluster.MoveSlot(t, keys.Slot(name), nodes[1], nil)
+	nodes[0].Kill()
+
+	_, err = other.Lock(name).TryLock(t.Context(), holdfast.Wait(prompt))
+	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	ends := held.ExpiresAt()
+	redistest.Eventually(t, 2*prompt, func() bool { return held.ExpiresAt().After(ends) }, "no renewal")
+	require.NoError(t, held.Unlock(t.Context()))
+
+	nodes[0].Restart() // else go-redis dials it for a second after its end
+	eventually(t, "go-redis dials no more", func() bool {
+		_, stacks := running()
+		return !strings.Contains(stacks, "tryDial")
+	})
+}

@@ -151,12 +151,11 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		case maybeRan:
 			reply.Resent = true
 			c = c.Resent()
-			r.reloadTopology(ctx)
 		case notYet:
 		}
+		r.reloadTopology(ctx)
 		if r.confirms(&c) {
 			told, _ = r.placeTold(ctx, err)
-			r.reloadTopology(ctx)
 		}
 		c.failure.note(err)
 		load = false
@@ -263,7 +262,8 @@ func ContextError(ctx context.Context) error {
 }
 
 // reloadTopology makes a cluster client look for the slots again: it would
-// otherwise go on asking a dead node for up to a minute.
+// otherwise go on asking a dead node for up to a minute, also where it can't even
+// connect to it. go-redis does so behind our back, some times a second at most.
 func (r *Runner) reloadTopology(ctx context.Context) {
 	if r.cluster != nil {
 		r.cluster.ReloadState(ctx)
@@ -309,7 +309,7 @@ func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []
 			unloaded = append(unloaded, n)
 		default:
 			f := fateOf(err)
-			if f == maybeRan {
+			if f == maybeRan || f == notYet {
 				r.reloadTopology(ctx)
 			}
 			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: Explain(err)}
