@@ -1,0 +1,284 @@
+package trials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/integration/internal/topology"
+)
+
+// disaster is a way in which a master loses its place; undo brings it back, once
+// another has it.
+type disaster struct {
+	how    string
+	strike func(ctx context.Context, top *topology.Topology, n *topology.Node) error
+	undo   func(n *topology.Node) error
+}
+
+var disasters = []disaster{
+	{
+		how:    "killed",
+		strike: func(_ context.Context, _ *topology.Topology, n *topology.Node) error { n.Kill(); return nil },
+		undo:   (*topology.Node).Restart,
+	},
+	{
+		how:    "stopped",
+		strike: func(_ context.Context, _ *topology.Topology, n *topology.Node) error { return n.Pause() },
+		undo:   (*topology.Node).Resume,
+	},
+	{
+		how: "in good order",
+		strike: func(ctx context.Context, top *topology.Topology, n *topology.Node) error {
+			_, err := top.Failover(ctx, n)
+			return err
+		},
+		undo: func(*topology.Node) error { return nil },
+	},
+}
+
+// connect makes a go-redis client with go-redis' own settings, as users have it.
+func connect(top *topology.Topology) redis.UniversalClient {
+	e := top.Endpoint()
+	if top.Kind() == topology.Cluster {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: e.Addrs})
+	}
+	return e.Client()
+}
+
+// namesOf answers n names that a master has.
+func namesOf(tb testing.TB, top *topology.Topology, m *topology.Node, n int, what string) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		name := fmt.Sprintf("%s-%d", what, i)
+		owner, err := top.Owner(context.Background(), name)
+		require.NoError(tb, err)
+		if owner == m {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// newMaster returns once a server other than old is the master of its names, in
+// its own eyes and, under sentinels, in those of one of them: the earliest moment
+// at which a client could know. It asks no server that may be stopped.
+func newMaster(tb testing.TB, top *topology.Topology, old *topology.Node, before map[*topology.Node]bool) time.Time {
+	ctx := context.Background()
+	var mu sync.Mutex
+	found := make(chan time.Time, len(top.Nodes()))
+	over := make(chan struct{})
+	defer close(over)
+	named := func(addr string) bool { return true }
+	if top.Kind() == topology.Sentinel {
+		named = func(addr string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range top.Sentinels() {
+				at, err := s.Admin().Do(ctx, "sentinel", "get-master-addr-by-name", top.Endpoint().MasterName).StringSlice()
+				if err == nil && len(at) == 2 && net.JoinHostPort(at[0], at[1]) == addr {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for _, n := range top.Nodes() {
+		if n == old || before[n] {
+			continue
+		}
+		go func() {
+			for {
+				info, err := n.Admin().Info(ctx, "replication").Result()
+				if err == nil && strings.Contains(info, "role:master") && named(n.Addr()) {
+					found <- time.Now()
+					return
+				}
+				select {
+				case <-time.After(5 * time.Millisecond):
+				case <-over:
+					return
+				}
+			}
+		}()
+	}
+	select {
+	case at := <-found:
+		return at
+	case <-time.After(hang):
+		tb.Fatal("the servers have no new master")
+		return time.Time{}
+	}
+}
+
+// failedOver is what came of one failover.
+type failedOver struct {
+	took   spread // from the new master to each worker's next hold
+	lost   int    // of the holds that were there before and are renewed
+	held   int
+	errors map[string]int // that reached callers
+}
+
+// failOverUnder has workers lock and unlock names of one master, and others held, and
+// takes the master's place away.
+func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, workers int, d disaster) (r failedOver) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*hang)
+	defer cancel()
+	masters, err := top.Masters(ctx)
+	require.NoError(tb, err)
+	before := make(map[*topology.Node]bool)
+	for _, m := range masters {
+		before[m] = true
+	}
+	old := masters[0]
+	names := namesOf(tb, top, old, workers, "worked")
+	r.errors = make(map[string]int)
+
+	var holds []*holdfast.Hold
+	for i, name := range namesOf(tb, top, old, 2*len(clients), "held") {
+		h, err := clients[i%len(clients)].Lock(name).Lock(ctx)
+		require.NoError(tb, err)
+		holds = append(holds, h)
+	}
+	r.held = len(holds)
+
+	var since atomic.Int64 // the new master's beginning
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	note := func(what string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range []error{holdfast.ErrUncertain, holdfast.ErrLost, holdfast.ErrUnavailable, holdfast.ErrDenied} {
+			if errors.Is(err, e) {
+				err = e
+				break
+			}
+		}
+		r.errors[what+": "+err.Error()]++
+	}
+	went := make(chan struct{}, 2*workers)
+	for i := range 2 * workers { // two for each name, of different clients
+		l := clients[i%len(clients)].Lock(names[i/2])
+		wg.Go(func() {
+			counted := false
+			for working.Err() == nil {
+				h, err := l.Lock(working)
+				if err != nil {
+					if working.Err() == nil {
+						note("lock", err)
+					}
+					continue
+				}
+				if at := since.Load(); at != 0 && !counted {
+					counted = true
+					mu.Lock()
+					r.took = append(r.took, time.Since(time.Unix(0, at)))
+					mu.Unlock()
+					went <- struct{}{}
+				}
+				if err := h.Unlock(working); err != nil && working.Err() == nil {
+					note("unlock", err)
+				}
+			}
+		})
+	}
+	pause(200 * time.Millisecond) // all are at work
+	struck := make(chan error, 1)
+	go func() { struck <- d.strike(ctx, top, old) }()
+	since.Store(newMaster(tb, top, old, before).UnixNano())
+	for range 2 * workers {
+		select {
+		case <-went:
+		case <-time.After(hang):
+			tb.Errorf("%s: work doesn't go on", d.how)
+		}
+	}
+	stop()
+	wg.Wait()
+	require.NoError(tb, <-struck)
+	require.NoError(tb, d.undo(old))
+	require.NoError(tb, top.Await(ctx))
+	for _, h := range holds {
+		if h.Context().Err() != nil {
+			r.lost++
+		} else if err := h.Unlock(ctx); err != nil {
+			tb.Errorf("%s: a hold that was kept isn't: %v", d.how, err)
+		}
+	}
+	return r
+}
+
+func startFailovers(tb testing.TB, kind topology.Kind) (*topology.Topology, []*party) {
+	top := topology.Run(tb, kind, topology.Options{})
+	var clients []*party
+	for range 4 {
+		clients = append(clients, newParty(tb, connect(top)))
+	}
+	return top, clients
+}
+
+// Work goes on after a failover, and what was held long before it is held still.
+func TestWorkGoesOnAfterFailover(t *testing.T) {
+	for _, kind := range []topology.Kind{topology.Sentinel, topology.Cluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			top, clients := startFailovers(t, kind)
+			r := failOverUnder(t, top, clients, 4, disasters[0])
+			leaveAll(clients...)
+			t.Logf("work goes on after %v to %v; %d of %d holds lost; errors: %v", r.took.min(), r.took.max(), r.lost, r.held, r.errors)
+			require.Zero(t, r.lost, "holds that the replica had were lost")
+		})
+	}
+}
+
+// Bar: 20 failovers under sentinels and 20 in a cluster: every worker has its next
+// hold within 2 s after the servers have a new master.
+func BenchmarkFailover20(b *testing.B) {
+	const times, workers = 20, 10
+	for _, kind := range []topology.Kind{topology.Sentinel, topology.Cluster} {
+		b.Run(string(kind), func(b *testing.B) {
+			for b.Loop() {
+				top, clients := startFailovers(b, kind)
+				took := make(map[string]spread)
+				all, lost, held := spread{}, 0, 0
+				failed := make(map[string]int)
+				for i := range times {
+					d := disasters[i%len(disasters)]
+					r := failOverUnder(b, top, clients, workers, d)
+					fmt.Printf("%s %d %s: after %v to %v, %d lost, errors %v\n", kind, i, d.how, r.took.min(), r.took.max(), r.lost, r.errors)
+					took[d.how] = append(took[d.how], r.took.max())
+					all = append(all, r.took.max())
+					lost, held = lost+r.lost, held+r.held
+					for what, n := range r.errors {
+						failed[what] += n
+					}
+				}
+				leaveAll(clients...)
+				rows := [][]string{{"the master was", "times", "work went on after: median", "longest"}}
+				for _, d := range disasters {
+					s := took[d.how]
+					rows = append(rows, []string{d.how, fmt.Sprint(len(s)), millis(s.median()), millis(s.max())})
+				}
+				printTable(rows)
+				fmt.Printf("errors that reached callers: %v\n", failed)
+				all.report(b, "until_work_goes_on")
+				b.ReportMetric(float64(lost), "holds_lost")
+				b.ReportMetric(float64(held), "holds")
+				if all.max() > goesOn {
+					b.Errorf("%s: work went on only %v after there was a new master", kind, all.max())
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
