@@ -18,8 +18,8 @@ import (
 
 // The test binary is also the client process, as the program is.
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) == clientRole {
-		os.Exit(clientMain())
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(clientMain(role))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -41,6 +41,29 @@ func TestShortRunOfASingleServer(t *testing.T) {
 	require.NotContains(t, last, " 0 operations")
 	require.NotContains(t, last, " 0 faults")
 	require.NoDirExists(t, dir, "all was well")
+}
+
+// A run that can't fail would prove nothing: clients that are broken on purpose
+// must be noticed, and what shows it kept.
+func TestBrokenClientsAreNoticed(t *testing.T) {
+	for _, control := range []string{trespasser, deaf} {
+		t.Run(control, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			code, output, last := play(t, "-duration", "3s", "-faults", noFaults, "-control", control, "-out", dir)
+			require.Equal(t, violated, code, output)
+			require.True(t, strings.HasPrefix(last, "FAIL: single"), last)
+			require.Contains(t, output, "VIOLATION: ")
+			require.Contains(t, output, dir, "nobody is told where to look")
+			for _, name := range []string{
+				"violations.txt", "schedule.txt", "nemesis.jsonl", "client-01.jsonl", "client-01.log",
+				"servers/server/server.log", "verdict/verdict.txt", "verdict/history.jsonl", "verdict/*.html",
+			} {
+				found, err := filepath.Glob(filepath.Join(dir, name))
+				require.NoError(t, err)
+				require.NotEmpty(t, found, name)
+			}
+		})
+	}
 }
 
 func TestScheduleDependsOnTheSeedAlone(t *testing.T) {

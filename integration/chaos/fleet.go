@@ -36,6 +36,7 @@ type fleet struct {
 type client struct {
 	process int // its number in history
 	place   int
+	role    string
 	history string // file
 	log     string // file
 	cmd     *exec.Cmd
@@ -50,18 +51,21 @@ type client struct {
 
 func (c *client) String() string { return fmt.Sprintf("client %d", c.process) }
 
-// start fills all places.
-func (f *fleet) start(n int) error {
+// start fills all places: n with clients, and one more with a control, if any.
+func (f *fleet) start(n int, control string) error {
 	for place := range n {
-		if err := f.launch(place); err != nil {
+		if err := f.launch(place, clientRole); err != nil {
 			return err
 		}
+	}
+	if control != "" {
+		return f.launch(n, control)
 	}
 	return nil
 }
 
 // launch starts a process in a place.
-func (f *fleet) launch(place int) error {
+func (f *fleet) launch(place int, role string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -69,7 +73,7 @@ func (f *fleet) launch(place int) error {
 	}
 	process := len(f.all) + 1
 	base := filepath.Join(f.dir, fmt.Sprintf("client-%02d", process))
-	c := &client{process: process, place: place, history: base + ".jsonl", log: base + ".log", exited: make(chan struct{})}
+	c := &client{process: process, place: place, role: role, history: base + ".jsonl", log: base + ".log", exited: make(chan struct{})}
 	task, err := json.Marshal(f.task(process, place, c.history))
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func (f *fleet) launch(place int) error {
 		return err
 	}
 	c.cmd = exec.Command(exe)
-	c.cmd.Env = append(os.Environ(), roleEnv+"="+clientRole)
+	c.cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.SysProcAttr = ownGroup()
 	in, err := c.cmd.StdinPipe()
@@ -144,7 +148,7 @@ func (f *fleet) replace(c *client) error {
 		return err
 	}
 	<-c.exited
-	return f.launch(c.place)
+	return f.launch(c.place, c.role)
 }
 
 // finish has all processes stop their work and end by themselves, and answers

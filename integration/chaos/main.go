@@ -22,6 +22,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,15 +32,9 @@ import (
 	"github.com/holdfast-go/holdfast/integration/internal/topology"
 )
 
-// roleEnv makes this program one of its own client processes.
-const (
-	roleEnv    = "HOLDFAST_CHAOS_ROLE"
-	clientRole = "client"
-)
-
 func main() {
-	if os.Getenv(roleEnv) == clientRole {
-		os.Exit(clientMain())
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(clientMain(role))
 	}
 	redis.SetLogger(silence{}) // servers that are down are the point here
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -102,6 +97,7 @@ type config struct {
 	keep       bool
 	server     string
 	only       []string
+	control    string
 	verbose    bool
 	list       bool
 }
@@ -110,7 +106,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.SetOutput(out)
-	kind := f.String("topology", string(topology.Single), "single, sentinel or cluster")
+	top := f.String("topology", string(topology.Single), "single, sentinel or cluster")
 	f.DurationVar(&c.duration, "duration", 30*time.Second, "of the work; what calls and servers need to come to rest comes on top")
 	f.Uint64Var(&c.seed, "seed", 1, "of the schedule and of what clients do")
 	f.IntVar(&c.clients, "clients", 8, "processes")
@@ -119,13 +115,15 @@ func parse(args []string, out io.Writer) (config, error) {
 	f.BoolVar(&c.keep, "keep", false, "keep that folder, which goes when all was well")
 	f.StringVar(&c.server, "server", "", "server binary (default: $HOLDFAST_REDIS_SERVER, or redis-server or valkey-server from PATH)")
 	only := f.String("faults", "", "only these kinds of faults, comma-separated; none: no faults (default: all; see -list)")
+	f.StringVar(&c.control, "control", "", "one more client, broken on purpose, so that the run must fail: "+
+		trespasser+" (enters without the lock) or "+deaf+" (stays inside though its hold is lost)")
 	f.BoolVar(&c.verbose, "v", false, "print the schedule, and each fault as it happens")
 	f.BoolVar(&c.list, "list", false, "print the kinds of faults of the topology, and exit")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
 	var err error
-	if c.kind, err = topology.ParseKind(*kind); err != nil {
+	if c.kind, err = topology.ParseKind(*top); err != nil {
 		return c, err
 	}
 	switch {
@@ -135,6 +133,8 @@ func parse(args []string, out io.Writer) (config, error) {
 		return c, fmt.Errorf("nothing fails over in topology %s: choose sentinel", c.kind)
 	case c.duration < time.Second:
 		return c, fmt.Errorf("-duration %v is too short for anything to happen: a second at least", c.duration)
+	case c.control != "" && c.control != trespasser && c.control != deaf:
+		return c, fmt.Errorf("there is no control %q", c.control)
 	case c.clients < 1 || c.goroutines < 1:
 		return c, fmt.Errorf("-clients %d, -goroutines %d: one at least", c.clients, c.goroutines)
 	}
@@ -142,7 +142,7 @@ func parse(args []string, out io.Writer) (config, error) {
 		c.only = strings.Split(*only, ",")
 	}
 	for _, name := range c.only {
-		if name != noFaults && !known(kindsFor(c.kind), name) {
+		if name != noFaults && !slices.ContainsFunc(kindsFor(c.kind), func(k kind) bool { return k.name == name }) {
 			return c, fmt.Errorf("topology %s has no fault %q: see -list", c.kind, name)
 		}
 	}

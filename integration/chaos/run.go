@@ -148,7 +148,7 @@ func (r *runner) start(ctx context.Context) (err error) {
 	r.fleet = &fleet{dir: r.dir, tell: r.tell, task: r.task()}
 	r.world = &world{top: r.top, proxies: r.proxies, fleet: r.fleet, events: events, tell: r.tell, done: make(map[string]int)}
 	r.tell("servers are up, after %v", time.Since(began).Round(time.Millisecond))
-	return r.fleet.start(r.clients)
+	return r.fleet.start(r.clients, r.control)
 }
 
 // task is what each process is told.
