@@ -21,6 +21,9 @@ const (
 	lease    = 2 * time.Second // of what clients hold
 	noFaults = "none"
 
+	prefix     = "chaos:"        // of all names
+	generation = 5 * time.Second // after which others are used
+
 	// settles is how long calls under way may take after the clients were told to
 	// stop, when nothing is broken any more.
 	settles = 15 * time.Second
@@ -167,7 +170,9 @@ func (r *runner) task() func(process, place int, history string) worker.Config {
 			Proxies:    e.Via,
 			Username:   appUser,
 			Password:   appPassword,
+			Prefix:     prefix,
 			Epoch:      epoch,
+			Generation: generation,
 			Lease:      lease,
 			Settle:     settles,
 		}

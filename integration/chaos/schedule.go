@@ -74,10 +74,12 @@ func plan(kinds []kind, seed uint64, duration time.Duration) []event {
 // gap is the longest pause between two faults of a lane.
 func (l lane) gap() time.Duration {
 	switch l {
-	case links, orders:
-		return 1500 * time.Millisecond
-	default:
+	case servers:
+		return 2 * time.Second
+	case clients:
 		return time.Second
+	default:
+		return 1500 * time.Millisecond
 	}
 }
 
