@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/object"
@@ -41,7 +39,7 @@ var (
 	resumePermit   = expiring("permits_resume.lua", resumePermitSrc)
 	setPermits     = expiring("permits_set.lua", setPermitsSrc)
 	renewPermits   = script.New("permits_renew.lua", renewPermitsSrc)
-	lookScript     = redis.NewScript(lookSrc)
+	lookScript     = script.New("permits_look.lua", lookSrc)
 )
 
 // expiring makes a script that opens with marker.lua, number.lua and expired.lua.
@@ -275,26 +273,47 @@ type numbers struct {
 }
 
 func (e *expirable) look(ctx context.Context, i *id) (numbers, error) {
-	return object.Ask(ctx, e.c.Object, "look at", func(ctx context.Context) (n numbers, err error) {
-		var argv []any
-		if i != nil {
-			argv = []any{string(*i)}
+	const what = "look at"
+	var argv []any
+	if i != nil {
+		argv = []any{string(*i)}
+	}
+	key := e.c.RedisKey()
+	call := script.NewCall(lookScript, []string{key, permitsKey(key)}, argv...)
+	var refused error
+	n, err := object.Ask(ctx, e.c.Object, what, func(ctx context.Context) (numbers, error) {
+		reply := e.c.Send(ctx, e.c.Patience, call)
+		if refused = reply.Err; refused != nil {
+			return numbers{}, nil
 		}
-		key := e.c.RedisKey()
-		got, err := lookScript.Run(ctx, e.c.Runner.Redis(), []string{key, permitsKey(key)}, argv...).Slice()
-		if err != nil {
-			return n, err
-		}
-		text, _ := got[0].(string)
-		expired, _ := got[1].(int64)
-		n.used, _ = got[2].(int64)
-		lasts, _ := got[3].(int64)
-		n.lasts = time.Duration(lasts) * time.Millisecond
-		if text == "" {
-			return n, nil
-		}
-		n.free, err = parseNumber(text)
-		n.free += expired
-		return n, err
+		return readNumbers(reply.Val)
 	})
+	switch {
+	case err != nil:
+		return n, err
+	case script.IsWrongType(refused):
+		return n, e.c.Foreign(ctx, refused)
+	case refused != nil:
+		return n, fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(e.c.Name()), refused)
+	}
+	return n, nil
+}
+
+// readNumbers reads the answer of permits_look.lua.
+func readNumbers(answer any) (n numbers, err error) {
+	got, _ := answer.([]any)
+	if len(got) < 4 {
+		return n, fmt.Errorf("permits_look.lua answered %v", answer)
+	}
+	text, _ := got[0].(string)
+	expired, _ := got[1].(int64)
+	n.used, _ = got[2].(int64)
+	lasts, _ := got[3].(int64)
+	n.lasts = time.Duration(lasts) * time.Millisecond
+	if text == "" {
+		return n, nil
+	}
+	n.free, err = parseNumber(text)
+	n.free += expired
+	return n, err
 }

@@ -203,7 +203,7 @@ func (a *attempt) ask(ctx context.Context, until time.Time, place Place) granted
 		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure).Replicated(isGrant)))
 		if g.reply.Err != nil {
 			a.entry.written = unknown
-			g.reply.MaybeRan = g.reply.MaybeRan || stale // the one before was granted
+			g.reply.MaybeRan = g.reply.MaybeRan || g.reply.HalfRan || stale // the one before was granted
 			if errors.Is(g.reply.Err, errs.ErrNotReplicated) {
 				// Redis answers: nothing is left when the caller learns of it.
 				g.reply.MaybeRan = a.takeBack(g, a.Patience) != nil

@@ -166,7 +166,7 @@ func (b *batch) ask(ctx context.Context, until time.Time) answer {
 			each[i].Count, each[i].Lease = a.before[i]+1, b.lease
 		}
 		a.Reply = b.Runner.Do(ctx, time.Now(), until, b.kind.AcquireAll(each).Noting(&b.failure).Replicated(isGrantOfAll))
-		a.MaybeRan = a.MaybeRan || resent && a.Err != nil
+		a.MaybeRan = a.MaybeRan || a.HalfRan || resent && a.Err != nil
 		a.Resent = a.Resent || resent
 		resent = a.Resent
 		if a.Err != nil {

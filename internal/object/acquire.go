@@ -68,6 +68,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	a.Begin()
 	reply, ok := task.Leave(a.Tasks, ctx.Done(), func() script.Reply {
 		reply := a.Runner.Do(ctx, time.Now(), until, call)
+		reply.MaybeRan = reply.MaybeRan || reply.HalfRan
 		if errors.Is(reply.Err, errs.ErrNotReplicated) {
 			// Redis answers: nothing is left when the caller learns of it.
 			reply.MaybeRan = a.takeBack(keys, a.Patience) != nil
@@ -86,7 +87,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	case reply.Err != nil:
 		a.settleBehind(keys, reply)
 		if script.IsWrongType(reply.Err) {
-			return wait.Outcome{}, a.foreign(ctx, reply.Err)
+			return wait.Outcome{}, a.Foreign(ctx, reply.Err)
 		}
 		return wait.Outcome{}, fmt.Errorf("holdfast: %s %s: %w", a.What, errs.Quote(a.name), reply.Err)
 	}

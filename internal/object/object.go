@@ -134,7 +134,7 @@ func (o *Object) Request(ctx context.Context, what string, d Delivery, call scri
 	case !ok:
 		return none, fmt.Errorf("%w: %s %s: %w", errs.ErrUncertain, what, errs.Quote(o.name), o.Gone(ctx, what, o.name, failure))
 	case script.IsWrongType(reply.Err):
-		return none, o.foreign(ctx, reply.Err)
+		return none, o.Foreign(ctx, reply.Err)
 	case reply.Err != nil:
 		err := fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(o.name), reply.Err)
 		if reply.MaybeRan {
@@ -163,8 +163,8 @@ func (o *Object) goOn(f func()) {
 // which is nothing of ours: WRONGTYPE holdfast: what it is
 const foreignMark = "WRONGTYPE holdfast: "
 
-// foreign explains a key that holds something else.
-func (o *Object) foreign(ctx context.Context, err error) error {
+// Foreign explains a key that holds something else.
+func (o *Object) Foreign(ctx context.Context, err error) error {
 	what := ""
 	if _, said, ok := strings.Cut(err.Error(), foreignMark); ok {
 		what, _, _ = strings.Cut(said, " script:") // Redis 7 adds where it was said
@@ -183,7 +183,7 @@ func Ask[T any](ctx context.Context, o *Object, what string, run func(context.Co
 	val, err := hold.Query(ctx, o.Services, run)
 	switch {
 	case script.IsWrongType(err):
-		return zero, o.foreign(ctx, err)
+		return zero, o.Foreign(ctx, err)
 	case err != nil:
 		return zero, fmt.Errorf("holdfast: %s %s: %w", what, errs.Quote(o.name), err)
 	}

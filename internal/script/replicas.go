@@ -191,7 +191,7 @@ func (r *Runner) batchConfirmed(ctx context.Context, calls []Call, todo []int, r
 		if f == maybeRan || f == notYet {
 			r.reloadTopology(ctx)
 		}
-		replies[n].MaybeRan, replies[n].Err = f == maybeRan, Explain(err)
+		replies[n].MaybeRan, replies[n].Err = f == maybeRan, calls[n].explain(err)
 	}
 	return unloaded
 }

@@ -80,6 +80,9 @@ type Reply struct {
 	Resent bool
 	// MaybeRan says, beside an error, that a copy may have run or may run yet.
 	MaybeRan bool
+	// HalfRan says, beside an error, that the script was stopped on its way by a right
+	// that its user lacks. What it did before stands: who acquired has to undo it.
+	HalfRan bool
 	// Err is a *NotReplicatedError, with Val beside it, if the script granted
 	// what too few replicas have; see Call.Replicated.
 	Err error
@@ -146,7 +149,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 				continue
 			}
 		case refused:
-			reply.Err, reply.MaybeRan = Explain(err), reply.Resent
+			reply.Err, reply.MaybeRan, reply.HalfRan = c.explain(err), reply.Resent, halfRan(err)
 			return reply
 		case maybeRan:
 			reply.Resent = true
@@ -312,7 +315,7 @@ func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []
 			if f == maybeRan || f == notYet {
 				r.reloadTopology(ctx)
 			}
-			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: Explain(err)}
+			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: calls[n].explain(err)}
 		}
 	}
 	return unloaded
