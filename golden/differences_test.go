@@ -32,6 +32,66 @@ var differences = []difference{
 		why:    keepsToken,
 	},
 	{
+		section: "FairLock", step: "first waiter, no limit",
+		theirs: []string{
+			"key redisson_lock_queue:{n} | list | no ttl | <client>:<62>",
+			"key redisson_lock_timeout:{n} | zset | no ttl | <client>:<62> <now+330s>",
+		},
+		ours: []string{
+			"key redisson_lock_queue:{n} | list | ttl 86730s | <client>:<62>",
+			"key redisson_lock_timeout:{n} | zset | ttl 86730s | <client>:<62> <now+330s>",
+		},
+		why: queueEnds,
+	},
+	{
+		section: "FairLock", step: "second waiter, tryLock(20 s, lease 9 s)",
+		theirs: []string{
+			"key redisson_lock_queue:{n} | list | no ttl | <client>:<62> <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | no ttl | <client>:<62> <now+329s> <client>:<63> <now+349s>",
+		},
+		ours: []string{
+			"key redisson_lock_queue:{n} | list | ttl 86749s | <client>:<62> <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | ttl 86749s | <client>:<62> <now+329s> <client>:<63> <now+349s>",
+		},
+		why: queueEnds,
+	},
+	{
+		section: "FairLock", step: "third waiter, tryLock(1 s)",
+		theirs: []string{
+			"key redisson_lock_queue:{n} | list | no ttl | <client>:<62> <client>:<63> <client>:<64>",
+			"key redisson_lock_timeout:{n} | zset | no ttl | <client>:<62> <now+329s> <client>:<63> <now+349s> <client>:<64> <now+350s>",
+		},
+		ours: []string{
+			"key redisson_lock_queue:{n} | list | ttl 86750s | <client>:<62> <client>:<63> <client>:<64>",
+			"key redisson_lock_timeout:{n} | zset | ttl 86750s | <client>:<62> <now+329s> <client>:<63> <now+349s> <client>:<64> <now+350s>",
+		},
+		why: queueEnds,
+	},
+	{
+		section: "FairLock", step: "third gave up",
+		theirs: []string{
+			"key redisson_lock_queue:{n} | list | no ttl | <client>:<62> <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | no ttl | <client>:<62> <now+328s> <client>:<63> <now+348s>",
+		},
+		ours: []string{
+			"key redisson_lock_queue:{n} | list | ttl 86748s | <client>:<62> <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | ttl 86748s | <client>:<62> <now+328s> <client>:<63> <now+348s>",
+		},
+		why: queueEnds,
+	},
+	{
+		section: "FairLock", step: "unlock: first waiter has it",
+		theirs: []string{
+			"key redisson_lock_queue:{n} | list | no ttl | <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | no ttl | <client>:<63> <now+48s>",
+		},
+		ours: []string{
+			"key redisson_lock_queue:{n} | list | ttl 86750s | <client>:<63>",
+			"key redisson_lock_timeout:{n} | zset | ttl 86750s | <client>:<63> <now+48s>",
+		},
+		why: queueEnds,
+	},
+	{
 		section: "ReadWriteLock", step: "write lock again",
 		theirs: []string{"key n | hash | ttl 60s | <client>:<1>:write 2 mode write"},
 		ours:   []string{"key n | hash | ttl 30s | <client>:<1>:write 2 mode write"},
@@ -70,5 +130,6 @@ var differences = []difference{
 
 const (
 	keepsToken    = "a re-entry keeps its token: a larger one would fence off what the same owner writes with the outer hold's"
+	queueEnds     = "if all who wait die and nobody comes by again, the queue goes a day after the last place was kept"
 	renewedPermit = "a permit without a lease is renewed, instead of lasting for ever: a process that dies gives its permits back"
 )

@@ -19,7 +19,8 @@
 --          10 + n  refused; try again after n milliseconds: somebody else has it for
 --                  so long, or others are before the owner
 -- Writes   KEYS[1]; its time to live is never shortened. KEYS[4], KEYS[5], KEYS[6]: the
---          owner's place, which goes with a grant; those that died before it
+--          owner's place, which goes with a grant; those that died before it; the
+--          time to live of all three, to some time after the last place
 -- Publishes  '0' to whom is first after the dead are gone
 -- Repeat   safe: the count is absolute, a place is taken once, and who is granted
 --          has none to give up a second time
@@ -102,10 +103,14 @@ local function sort_out(judge)
   for o in pairs(kept) do -- places of nobody in the list, and not alive
     dead[#dead + 1] = o
   end
+  local life_left = redis.call('PTTL', queue)
   redis.call('DEL', queue)
   in_parts(stay, function(...)
     redis.call('RPUSH', queue, ...)
   end)
+  if life_left > 0 then
+    redis.call('PEXPIRE', queue, life_left)
+  end
   in_parts(dead, function(...)
     redis.call('ZREM', timeout, ...)
   end)
@@ -174,6 +179,11 @@ if wait > 0 then
   redis.call('ZADD', alive, string.format('%.0f', now + beat), owner)
   if last then
     redis.call('PEXPIRE', alive, string.format('%.0f', last - now + 60000))
+    -- If all who wait die and nobody comes by again, the queue goes a day after
+    -- the last place was kept.
+    for _, key in ipairs({queue, timeout}) do
+      redis.call('PEXPIRE', key, string.format('%.0f', last - now + 86400000))
+    end
   end
   rank = redis.call('ZRANK', timeout, owner)
 end

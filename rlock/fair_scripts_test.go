@@ -315,6 +315,31 @@ func TestFairPassesOverThousands(t *testing.T) {
 	require.True(t, strings.HasSuffix(state, " live1199+11990"), "%.200s", state)
 }
 
+// A queue whose waiters all died, and which nobody comes by any more, is not there
+// for ever; one with waiters is, whatever was mended in it.
+func TestFairQueueOfTheDeadEnds(t *testing.T) {
+	b := newFairBench(t)
+	kept := func() {
+		t.Helper()
+		last := b.rdb.ZRangeWithScores(t.Context(), b.timeout, -1, -1).Val()
+		require.Len(t, last, 1)
+		end := time.UnixMilli(int64(last[0].Score)).Sub(b.now()) + 24*time.Hour
+		for _, key := range []string{b.queue, b.timeout} {
+			require.InDelta(t, end.Seconds(), b.rdb.PTTL(t.Context(), key).Val().Seconds(), sec.Seconds()/2, key)
+		}
+	}
+	require.EqualValues(t, 1, b.ask(fair{}.Acquire, waiting("holder", 600*sec, 0)))
+	for _, owner := range []string{"a", "b"} {
+		require.Greater(t, b.ask(fair{}.Acquire, waiting(owner, 60*sec, 100*sec)), int64(10))
+		kept()
+	}
+	// List and sorted set disagree: they are written anew.
+	require.NoError(t, b.rdb.RPush(t.Context(), b.queue, "b").Err())
+	require.Greater(t, b.ask(fair{}.Acquire, waiting("a", 60*sec, 100*sec)), int64(10))
+	require.Equal(t, []string{"a", "b"}, b.rdb.LRange(t.Context(), b.queue, 0, -1).Val())
+	kept()
+}
+
 // The last unlock, a force and a leave tell the first who counts; if there is
 // none, the first: it may only be late.
 func TestFairTellsTheFirstAlive(t *testing.T) {

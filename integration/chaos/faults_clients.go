@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/integration/internal/history"
 )
 
+const killClient = "kill-client"
+
 // Faults of client processes.
 var clientFaults = []kind{
 	{
@@ -20,7 +22,7 @@ var clientFaults = []kind{
 		new: func(e event) fault { return &frozen{pick: e.Pick} },
 	},
 	{
-		name: "kill-client", does: "SIGKILL of a client; a new one takes its place",
+		name: killClient, does: "SIGKILL of a client; a new one takes its place",
 		lane: clients,
 		new:  func(e event) fault { return &death{pick: e.Pick} },
 	},

@@ -25,15 +25,26 @@ func lasting(key string) bool {
 	return strings.Contains(key, "holdfast:req:") // markers of requests
 }
 
+// queues are places of waiters. Those of a killed process stay until somebody comes
+// by, or until they expire.
+func queues(key string) bool {
+	for _, mark := range []string{"redisson_lock_queue", "redisson_lock_timeout", "holdfast:alive", "holdfast:writers", "holdfast:readers"} {
+		if strings.Contains(key, mark) {
+			return true
+		}
+	}
+	return false
+}
+
 // leftovers answers what the clients, all of which have ended, left in the servers.
 // The holds of those that were killed have a lease to run out.
-func leftovers(ctx context.Context, top *topology.Topology) (left []string, err error) {
+func leftovers(ctx context.Context, top *topology.Topology, killed bool) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*lease+5*time.Second)
 	defer cancel()
 	err = retry(ctx, func() error {
 		left = nil
 		for _, n := range top.Nodes() {
-			found, err := leftAt(ctx, n)
+			found, err := leftAt(ctx, n, killed)
 			if err != nil {
 				return fmt.Errorf("look at %s: %w", n.Name(), err)
 			}
@@ -51,7 +62,7 @@ func leftovers(ctx context.Context, top *topology.Topology) (left []string, err 
 }
 
 // leftAt looks at one server.
-func leftAt(ctx context.Context, n *topology.Node) (left []string, err error) {
+func leftAt(ctx context.Context, n *topology.Node, killed bool) (left []string, err error) {
 	say := func(format string, args ...any) {
 		left = append(left, "left at "+n.Name()+": "+fmt.Sprintf(format, args...))
 	}
@@ -77,7 +88,7 @@ func leftAt(ctx context.Context, n *topology.Node) (left []string, err error) {
 			say("subscription to %s", c)
 		}
 	}
-	found, err := keysLeft(ctx, rdb)
+	found, err := keysLeft(ctx, rdb, killed)
 	for _, k := range found {
 		say("%s", k)
 	}
@@ -86,7 +97,7 @@ func leftAt(ctx context.Context, n *topology.Node) (left []string, err error) {
 
 // keysLeft are the keys of a server that should have gone, and those that never
 // will, in words. A replica waits for its master to remove what has expired.
-func keysLeft(ctx context.Context, rdb *redis.Client) (left []string, err error) {
+func keysLeft(ctx context.Context, rdb *redis.Client, killed bool) (left []string, err error) {
 	keys := rdb.Scan(ctx, 0, "*", 1000).Iterator()
 	var names []string
 	for keys.Next(ctx) {
@@ -106,6 +117,7 @@ func keysLeft(ctx context.Context, rdb *redis.Client) (left []string, err error)
 				return nil, err
 			}
 		case ttl == -2: // it has gone
+		case ttl > 0 && killed && queues(key):
 		default:
 			left = append(left, fmt.Sprintf("key %s, time to live %v", key, ttl))
 		}

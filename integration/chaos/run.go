@@ -215,7 +215,7 @@ func (r *runner) work(ctx context.Context) error {
 		return errors.New("interrupted")
 	}
 	r.unplanned = watch.close()
-	left, err := leftovers(ctx, r.top)
+	left, err := leftovers(ctx, r.top, r.world.done[killClient] > 0)
 	r.violation = append(r.violation, left...)
 	return err
 }
