@@ -124,6 +124,30 @@ local function sort_out(judge)
   place = redis.call('ZSCORE', timeout, owner)
 end
 
+-- mind gives those of ours in the queue whose life nobody knows a beat to show that
+-- they live. The private key was lost, as memory that is too small evicts it: who
+-- died before would be taken for one of Redisson's, who are silent while they wait.
+local function mind()
+  local known = pairs_of(redis.call('ZRANGE', alive, 0, -1, 'WITHSCORES'))
+  local set, given, last = redis.call('ZRANGE', timeout, 0, -1, 'WITHSCORES'), {}, now
+  for i = 1, #set, 2 do
+    if ours(set[i]) and not known[set[i]] then
+      given[#given + 1], given[#given + 2] = string.format('%.0f', now + beat), set[i]
+    end
+    last = math.max(last, tonumber(set[i + 1]))
+  end
+  in_parts(given, function(...)
+    redis.call('ZADD', alive, ...)
+  end)
+  if redis.call('PTTL', alive) == -1 then
+    redis.call('PEXPIRE', alive, string.format('%.0f', last - now + 60000))
+  end
+end
+
+if head and head ~= owner and ours(head) and redis.call('ZSCORE', timeout, head) and not redis.call('ZSCORE', alive, head) then
+  mind()
+end
+
 local judge = false
 if head and head ~= owner and not lives(redis.call('ZSCORE', alive, head), redis.call('ZSCORE', timeout, head)) then
   -- Who has been cut off itself, by a server that stood still for example, is

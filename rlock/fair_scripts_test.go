@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast/internal/hold"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -254,13 +255,13 @@ func TestFairPassesOverTheDead(t *testing.T) {
 		},
 		"alive":                               {[]spot{{owner: "a", kept: 300, life: 1}, mine}, -1, "a+300 me+900"},
 		"alive, though its place is not kept": {[]spot{{owner: "a", kept: -5, life: 9}, mine}, -1, "a+-10 me+900"},
-		"of Redisson, kept":                   {[]spot{{owner: "java", kept: 300, java: true}, mine}, -1, "java+300 me+900"},
-		"of Redisson, no longer kept":         {[]spot{{owner: "java", kept: -1, java: true}, mine}, granted, ""},
+		"of Redisson, kept":                   {[]spot{{owner: "java:1", kept: 300, java: true}, mine}, -1, "java:1+300 me+900"},
+		"of Redisson, no longer kept":         {[]spot{{owner: "java:1", kept: -1, java: true}, mine}, granted, ""},
 		"of Redisson, behind the dead": {
-			[]spot{{owner: "a", kept: 300, life: -1}, {owner: "java", kept: 600, java: true}, mine}, -1, "java+300 me+600",
+			[]spot{{owner: "a", kept: 300, life: -1}, {owner: "java:1", kept: 600, java: true}, mine}, -1, "java:1+300 me+600",
 		},
 		"of Redisson, no longer kept, but not first": {
-			[]spot{{owner: "a", kept: -2, life: 9}, {owner: "java", kept: -1, java: true}, mine}, -1, "a+0 java+0 me+900",
+			[]spot{{owner: "a", kept: -2, life: 9}, {owner: "java:1", kept: -1, java: true}, mine}, -1, "a+0 java:1+0 me+900",
 		},
 		"list without a place": {[]spot{{owner: "x", placeless: true, java: true}, mine}, granted, ""},
 		"list without my place": {
@@ -268,7 +269,7 @@ func TestFairPassesOverTheDead(t *testing.T) {
 		},
 		"list with a living owner's place missing": {[]spot{{owner: "a", placeless: true, life: 9}, mine}, -1, "a+60 me+900"},
 		"place without list":                       {[]spot{{owner: "a", kept: 300, life: 9, unlisted: true}, mine}, -1, "a+300 me+900"},
-		"place without list, of Redisson":          {[]spot{{owner: "java", kept: 300, unlisted: true, java: true}, mine}, -1, "java+300 me+900"},
+		"place without list, of Redisson":          {[]spot{{owner: "java:1", kept: 300, unlisted: true, java: true}, mine}, -1, "java:1+300 me+900"},
 		"place without list, dead":                 {[]spot{{owner: "a", kept: 300, life: -9, unlisted: true}, mine}, granted, ""},
 		"place without list, mine": {
 			[]spot{{owner: "a", kept: 300, life: 9}, {owner: "me", kept: 600, life: 50, unlisted: true}}, -1, "a+300 me+600",
@@ -277,9 +278,12 @@ func TestFairPassesOverTheDead(t *testing.T) {
 			[]spot{{owner: "a", kept: 300, life: 9, unlisted: true}, {owner: "me", kept: 600, life: 9, unlisted: true}, {owner: "c", kept: 700, life: 9, unlisted: true}},
 			-1, "a+300 me+600 c+700",
 		},
-		"twice in the list":    {[]spot{mine, {owner: "me", placeless: true, java: true}}, granted, ""},
-		"twice before me":      {[]spot{{owner: "a", kept: 300, life: 9}, {owner: "a", placeless: true, java: true}, mine}, -1, "a+300 me+900"},
-		"I was cut off myself": {[]spot{{owner: "a", kept: 300, life: -1}, {owner: "me", kept: 600, life: 10}}, -1, "a+300 me+600"},
+		"twice in the list":           {[]spot{mine, {owner: "me", placeless: true, java: true}}, granted, ""},
+		"twice before me":             {[]spot{{owner: "a", kept: 300, life: 9}, {owner: "a", placeless: true, java: true}, mine}, -1, "a+300 me+900"},
+		"whose life was lost":         {[]spot{{owner: "a", kept: 300, java: true}, mine}, -1, "a+300 me+900"},
+		"whose lives were lost":       {[]spot{{owner: "a", kept: 300, java: true}, {owner: "b", kept: 600, java: true}, mine}, -1, "a+300 b+600 me+900"},
+		"whose life was lost, not me": {[]spot{{owner: "a", kept: 300, java: true}, {owner: "java:1", kept: 600, java: true}}, -1, "a+300 java:1+600 me+700"},
+		"I was cut off myself":        {[]spot{{owner: "a", kept: 300, life: -1}, {owner: "me", kept: 600, life: 10}}, -1, "a+300 me+600"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFairBench(t)
@@ -296,6 +300,19 @@ func TestFairPassesOverTheDead(t *testing.T) {
 			require.Equal(t, want, b.state())
 		})
 	}
+}
+
+// Whoever died in the queue, and whose life was lost with the private key, is
+// missed a beat after somebody saw that.
+func TestFairPassesOverTheDeadWhoseLivesWereLost(t *testing.T) {
+	b := newFairBench(t)
+	b.put(spot{owner: "a", kept: 300, life: 9}, spot{owner: "b", kept: 600, life: 9})
+	require.NoError(t, b.rdb.Del(t.Context(), b.alive).Err()) // evicted, say
+	args := waiting("me", 60*sec, 100*sec)
+	args.Place.Beat = 300 * time.Millisecond
+	require.Greater(t, b.ask(fair{}.Acquire, args), int64(10))
+	require.Equal(t, []string{"a", "b", "me"}, b.rdb.LRange(t.Context(), b.queue, 0, -1).Val())
+	redistest.Eventually(t, 10*time.Second, func() bool { return b.ask(fair{}.Acquire, args) == 1 }, "the dead are passed over")
 }
 
 // More waiters than Lua passes on at once, all dead, go in one call.
@@ -343,7 +360,7 @@ func TestFairQueueOfTheDeadEnds(t *testing.T) {
 // The last unlock, a force and a leave tell the first who counts; if there is
 // none, the first: it may only be late.
 func TestFairTellsTheFirstAlive(t *testing.T) {
-	dead, java := spot{owner: "dead", kept: 300, life: -1}, spot{owner: "java", kept: 600, java: true}
+	dead, java := spot{owner: "dead", kept: 300, life: -1}, spot{owner: "java:1", kept: 600, java: true}
 	past := spot{owner: "past", kept: -1, java: true}
 	mine, other := spot{owner: "mine", kept: 900, life: 9}, spot{owner: "other", kept: 1000, life: 9}
 	for name, c := range map[string]struct {
@@ -353,7 +370,7 @@ func TestFairTellsTheFirstAlive(t *testing.T) {
 		"nobody":        {nil, ""},
 		"first":         {[]spot{mine, other}, "mine"},
 		"dead":          {[]spot{dead, mine, other}, "mine"},
-		"dead and past": {[]spot{past, dead, java, mine}, "java"},
+		"dead and past": {[]spot{past, dead, java, mine}, "java:1"},
 		"all dead":      {[]spot{dead, past}, "dead"},
 	} {
 		for how, end := range map[string]func(b *fairBench){
@@ -395,12 +412,12 @@ func TestFairTellsTheFirstAlive(t *testing.T) {
 func TestFairRefreshesPlaces(t *testing.T) {
 	b := newFairBench(t)
 	b.ask(fair{}.Acquire, waiting("a", 30*sec, 60*sec))
-	b.put(spot{owner: "first", kept: 40, life: 50}, spot{owner: "me", kept: 50, life: 50}, spot{owner: "java", kept: 80, java: true})
+	b.put(spot{owner: "first", kept: 40, life: 50}, spot{owner: "me", kept: 50, life: 50}, spot{owner: "java:1", kept: 80, java: true})
 	reply := b.ask(fair{}.Acquire, waiting("me", 60*sec, 100*sec))
 	require.Greater(t, reply, int64(10))
-	require.Equal(t, "map[a:1] 30s first+40 me+130 java+160", b.state())
+	require.Equal(t, "map[a:1] 30s first+40 me+130 java:1+160", b.state())
 	for range 3 {
 		b.ask(fair{}.Acquire, waiting("me", 60*sec, 100*sec))
-		require.Equal(t, "map[a:1] 30s first+40 me+130 java+160", b.state())
+		require.Equal(t, "map[a:1] 30s first+40 me+130 java:1+160", b.state())
 	}
 }

@@ -22,6 +22,12 @@ local function in_parts(list, f)
   end
 end
 
+-- ours reports whether a waiter is one of this module's: the ids of Redisson's end
+-- in the number of a thread.
+local function ours(owner)
+  return not string.find(owner, ':%d+$')
+end
+
 -- lives reports whether a waiter counts: one of ours as long as it says so, one
 -- of Redisson's, which says nothing, as long as its place is kept.
 local function lives(life, kept)
