@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help test bench chaos chaos-long lint fmt tidy
+.PHONY: help test bench chaos chaos-long redisson lint fmt tidy
 
 BENCH ?= .
 BENCHTIME ?= 1x
@@ -20,6 +20,10 @@ chaos: ## processes against a nemesis, 30 s on each topology; SEEDS="1 2", TOPOL
 
 chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.5 hours
 	@DURATION=10m SEEDS="$${SEEDS:-1 2 3 4 5}" scripts/chaos.sh
+
+redisson: ## side by side with a real Redisson (brings a JDK and Maven where it can)
+	@scripts/test.sh --setup
+	@go test -race -count=1 -timeout 6m -v -run '$(or $(RUN),.)' ./integration/redisson
 
 lint: ## format, vet, fix, layers, scripts, known vulnerabilities
 	@scripts/lint.sh
