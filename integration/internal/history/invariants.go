@@ -91,8 +91,15 @@ const patient = 15*time.Second - rounding
 
 // order looks at the queue of a fair lock: who was seen in it gets in before all
 // who asked later, if it is served at all, and was not silent for so long that its
-// place may have been lost.
+// place may have been lost. Who holds the lock may enter it again.
 func (c *check) order(v *view) {
+	enters := make(map[*Op]bool) // by one who is in, as far as known
+	owners := make(map[string]bool)
+	for _, op := range v.ops {
+		if op.takes() && op.Outcome == Done {
+			enters[op], owners[op.Owner] = owners[op.Owner], true
+		}
+	}
 	for i, first := range v.ops {
 		if first.Queue == 0 || first.Outcome != Done || time.Duration(first.End-first.Start) > patient {
 			continue
@@ -101,7 +108,7 @@ func (c *check) order(v *view) {
 			continue
 		}
 		for _, later := range v.ops[i:] {
-			if later.Start <= first.Queue || !later.takes() || later.Outcome != Done || later.Owner == first.Owner || later.Start > first.End {
+			if later.Start <= first.Queue || !later.takes() || later.Outcome != Done || enters[later] || later.Owner == first.Owner || later.Start > first.End {
 				continue
 			}
 			c.verdict.Queued++

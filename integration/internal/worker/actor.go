@@ -9,16 +9,25 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/internal/history"
+	"github.com/holdfast-go/holdfast/integration/internal/register"
 )
 
 // use is how an actor uses a name of each kind, once.
 var use = map[history.Kind]func(a *actor){
-	history.Lock: (*actor).useLock,
+	history.Lock:      (*actor).useLock,
+	history.Fair:      (*actor).useFairLock,
+	history.Fenced:    (*actor).useFencedLock,
+	history.RW:        (*actor).useRWLock,
+	history.Semaphore: (*actor).useSemaphore,
+	history.Expirable: (*actor).useExpirable,
+	history.Latch:     (*actor).useLatch,
+	history.Limiter:   (*actor).useLimiter,
 }
 
 // All are the kinds that are used by default.
 var All = []history.Kind{
-	history.Lock,
+	history.Lock, history.Fair, history.Fenced, history.RW,
+	history.Semaphore, history.Expirable, history.Latch, history.Limiter,
 }
 
 // actor is one goroutine. It makes one call after the other.
@@ -27,17 +36,30 @@ type actor struct {
 	*rand.Rand
 	worker int
 	stop   context.Context //nolint:containedctx // the run's, not a call's
+	owners int             // so far
+	link   *register.Link  // to the guarded resource
 }
 
 func (a *actor) run() {
+	a.link = register.Dial(a.Register)
+	defer a.link.Close()
 	for a.stop.Err() == nil {
 		use[a.Kinds[a.IntN(len(a.Kinds))]](a)
 	}
 }
 
 // name is one of those of a kind that are in use.
-func (a *actor) name(k history.Kind) string {
-	return NameOf(a.Prefix, k, a.IntN(a.Names), a.generation())
+func (a *actor) name(k history.Kind) string { return a.nameOf(k, a.IntN(a.Names)) }
+
+func (a *actor) nameOf(k history.Kind, i int) string {
+	return NameOf(a.Prefix, k, i, a.generation())
+}
+
+// owner is a context with an owner that nobody else is, and its id.
+func (a *actor) owner() (context.Context, string) {
+	a.owners++
+	id := fmt.Sprintf("%d-%d-%d", a.Process, a.worker, a.owners)
+	return holdfast.WithOwnerID(context.Background(), id), id
 }
 
 // NameOf is a name of a run.
@@ -52,12 +74,14 @@ func (a *actor) chance(p float64) bool { return a.Float64() < p }
 func (a *actor) upTo(d time.Duration) time.Duration { return time.Duration(a.Int64N(int64(d))) }
 
 // call records one call, and answers how it ended and its ID.
-func (a *actor) call(op history.Op, do func(r *history.Result) error) (history.Result, int64) {
+func (a *actor) call(op history.Op, do func(id int64, r *history.Result) error) (history.Result, int64) {
 	op.Worker = a.worker
 	id := a.Begin(op)
 	var r history.Result
-	err := do(&r)
-	r.Outcome = outcome(err)
+	err := do(id, &r)
+	if r.Outcome == history.Open {
+		r.Outcome = outcome(err)
+	}
 	if err != nil && r.Outcome != history.Refused {
 		r.Error = err.Error()
 	}

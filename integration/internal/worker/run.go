@@ -31,6 +31,8 @@ type process struct {
 	client *holdfast.Client
 	rdb    redis.UniversalClient
 
+	watchers sync.WaitGroup // of queues
+
 	mu     sync.Mutex
 	counts map[string]int
 	busy   atomic.Int64 // goroutines that have a call under way, or might begin one
@@ -121,6 +123,7 @@ func (p *process) work(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		all.Wait()
+		p.watchers.Wait()
 		close(done)
 	}()
 	<-ctx.Done()
@@ -138,12 +141,17 @@ func (p *process) work(ctx context.Context) error {
 // close closes everything; what hangs is an error.
 func (p *process) close() error {
 	done := make(chan error, 1)
-	go func() { done <- p.client.Close() }()
+	go func() {
+		// What is under way behind the callers comes to its end first.
+		ctx, cancel := context.WithTimeout(context.Background(), p.Settle)
+		defer cancel()
+		done <- p.client.Shutdown(ctx)
+	}()
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(p.Settle):
-		err = fmt.Errorf("worker: Close didn't return within %v", p.Settle)
+	case <-time.After(2 * p.Settle):
+		err = fmt.Errorf("worker: Shutdown didn't return within %v", 2*p.Settle)
 	}
 	if s := p.rdb.PoolStats(); err == nil && s.TotalConns != s.IdleConns {
 		err = fmt.Errorf("worker: %d connections are in use after Close", s.TotalConns-s.IdleConns)

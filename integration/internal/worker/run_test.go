@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast/integration/internal/history"
+	"github.com/holdfast-go/holdfast/integration/internal/register"
 )
 
 // runWorkers lets n processes work for d, and answers what they wrote.
@@ -20,13 +21,16 @@ func runWorkers(t *testing.T, n int, d time.Duration, mod func(*Config)) *histor
 	t.Helper()
 	require.NoError(t, server.Client(t).FlushAll(t.Context()).Err())
 	dir, epoch := t.TempDir(), history.Now()
+	guarded, err := register.Listen()
+	require.NoError(t, err)
+	defer guarded.Close()
 	var paths []string
 	var ends []func() error
 	for i := range n {
 		c := Config{
 			Process: i + 1, Seed: 1, Goroutines: 8, Addrs: []string{server.Addr()}, Epoch: epoch,
 			History: filepath.Join(dir, fmt.Sprintf("%d.jsonl", i+1)),
-			Lease:   time.Second, Generation: time.Second,
+			Lease:   time.Second, Generation: time.Second, Register: guarded.Addr(),
 		}
 		if mod != nil {
 			mod(&c)
@@ -71,8 +75,26 @@ func TestTwoProcesses(t *testing.T) {
 	h := runWorkers(t, 2, 2*time.Second, nil)
 	v := history.Check(h, history.Options{})
 	t.Log(v)
-	require.Empty(t, v.Violations)
+	for _, x := range v.Violations {
+		t.Error(x)
+	}
 	require.Zero(t, v.Open)
 	require.Len(t, h.Reports, 2)
 	require.Greater(t, v.Calls, 100)
+	seen := make(map[history.Kind]map[history.Call]map[history.Outcome]int)
+	for _, op := range h.Ops {
+		if seen[op.Kind] == nil {
+			seen[op.Kind] = make(map[history.Call]map[history.Outcome]int)
+		}
+		if seen[op.Kind][op.Call] == nil {
+			seen[op.Kind][op.Call] = make(map[history.Outcome]int)
+		}
+		seen[op.Kind][op.Call][op.Outcome]++
+		if op.Outcome == history.Failed || op.Outcome == history.Unknown && op.Error != "" && testing.Verbose() {
+			t.Log(op, op.Error)
+		}
+	}
+	for k, calls := range seen {
+		t.Log(k, calls)
+	}
 }
