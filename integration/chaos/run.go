@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/integration/internal/history"
+	"github.com/holdfast-go/holdfast/integration/internal/register"
 	"github.com/holdfast-go/holdfast/integration/internal/topology"
 	"github.com/holdfast-go/holdfast/integration/internal/worker"
 )
@@ -107,6 +108,7 @@ type runner struct {
 
 	top       *topology.Topology
 	proxies   *topology.Proxies
+	guarded   *register.Register // what fenced locks guard; nothing disturbs it
 	fleet     *fleet
 	world     *world
 	unplanned []history.Event
@@ -144,6 +146,9 @@ func (r *runner) start(ctx context.Context) (err error) {
 	if r.proxies, err = r.top.Proxies(); err != nil {
 		return err
 	}
+	if r.guarded, err = register.Listen(); err != nil {
+		return err
+	}
 	events, err := history.Create(filepath.Join(r.dir, "nemesis.jsonl"), 0)
 	if err != nil {
 		return err
@@ -175,6 +180,7 @@ func (r *runner) task() func(process, place int, history string) worker.Config {
 			Generation: generation,
 			Lease:      lease,
 			Settle:     settles,
+			Register:   r.guarded.Addr(),
 		}
 	}
 }
@@ -224,6 +230,9 @@ func (r *runner) work(ctx context.Context) error {
 func (r *runner) close() (err error) {
 	if r.fleet != nil {
 		r.fleet.close()
+	}
+	if r.guarded != nil {
+		err = r.guarded.Close()
 	}
 	if r.proxies != nil {
 		r.proxies.Close()

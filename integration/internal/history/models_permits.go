@@ -60,6 +60,9 @@ type expirable struct {
 // expirableModel is the semaphore with expiring permits: no more of them are out
 // than there are, and none twice.
 var expirableModel = model(expirable{}, func(s expirable, in step, out answer) (bool, expirable) {
+	if in.reset {
+		return true, s // what is held then is not looked at for a while
+	}
 	if in.undo {
 		var took bool
 		if s.open, took = s.open.without(in.id); took {

@@ -185,14 +185,15 @@ func (v *view) permits() {
 		s := op.step(v.name)
 		switch {
 		case op.Start > end:
+		case op.Outcome == Done && op.End > end && !op.gives(): // before or after the loss, who knows
 		case op.Call == Set && op.Outcome != Refused:
 			v.add(s, op.answer(), op.Start, op.Start)
-		case op.takes() && op.Outcome == Done && op.End <= end:
+		case op.takes() && op.Outcome == Done:
 			v.holds++
 			v.add(s, done, op.End, op.End)
 		case op.gives():
 			v.add(s, done, op.Start, op.Start)
-		case op.Call == Available && op.Outcome == Done && op.End <= end:
+		case op.Call == Available && op.Outcome == Done:
 			s.slack = v.slack(op)
 			v.add(s, op.answer(), op.Start, op.End)
 		}
