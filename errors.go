@@ -34,8 +34,8 @@ var (
 	// ErrUnavailable: Redis gave no answer, or one that means "later". The
 	// cause is wrapped.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrDenied: Redis answered, and refused: password, ACL, memory. The cause
-	// is wrapped.
+	// ErrDenied: Redis answered, and refused: password, ACL, memory; or one side of
+	// a TLS connection doesn't trust the other. The cause is wrapped.
 	ErrDenied = errs.ErrDenied
 )
 

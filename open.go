@@ -1,9 +1,11 @@
 package holdfast
 
 import (
+	"cmp"
 	"errors"
-	"net/url"
+	neturl "net/url"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,13 +23,21 @@ import (
 // User and password are those of Redis; where the sentinels have their own, they
 // go into sentinel_username and sentinel_password. Ports default to 6379, those
 // of sentinels to 26379. Query parameters of go-redis' URLs (read_timeout, pool_size, …) work in all
-// of them. Errors: ErrInvalid, which never shows the password. Nothing is sent.
+// of them; dial_timeout defaults to the command timeout (WithCommandTimeout).
+//
+// With TLS, servers are trusted by the system's roots, or by those of the PEM file
+// tls_ca_file alone. tls_cert_file and tls_key_file are the client's own certificate
+// and key, which are read again for every connection. A server has to have a
+// certificate for the host it is reached by, or for tls_server_name. (For anything
+// else set go-redis' TLSConfig, and give its client to New.)
+//
+// Errors: ErrInvalid, which never shows the password. Nothing is sent.
 func Open(url string, opts ...Option) (*Client, error) {
 	set, err := collect(opts)
 	if err != nil {
 		return nil, err
 	}
-	rdb, err := Dial(url)
+	rdb, err := dial(url, set.patience)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +50,10 @@ func Open(url string, opts ...Option) (*Client, error) {
 // Dial makes the go-redis client that Open would use, for callers who need both:
 // give it to New, and close it after the holdfast client. Errors: ErrInvalid.
 // Nothing is sent.
-func Dial(url string) (redis.UniversalClient, error) {
+func Dial(url string) (redis.UniversalClient, error) { return dial(url, 0) }
+
+// dial is Dial with the time for one connection, if the URL doesn't say.
+func dial(url string, timeout time.Duration) (redis.UniversalClient, error) {
 	// go-redis' own errors quote the URL, password and all: none is passed on.
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -52,10 +65,24 @@ func Dial(url string) (redis.UniversalClient, error) {
 	base, topology, _ := strings.Cut(scheme, "+")
 	switch {
 	case topology == "" && (base == "redis" || base == "rediss" || base == "unix"):
+		u, err := neturl.Parse(url)
+		if err != nil {
+			return nil, badURL(scheme)
+		}
+		q := u.Query()
+		files := takeTLS(q)
+		if files != (tlsFiles{}) {
+			u.RawQuery = q.Encode()
+			url = u.String()
+		}
 		o, err := redis.ParseURL(url)
 		if err != nil {
 			return nil, badURL(scheme)
 		}
+		if err := files.secure(o.TLSConfig, false, &o.Dialer); err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.DialTimeout = tries(o.DialerRetries), cmp.Or(o.DialTimeout, timeout)
 		return redis.NewClient(o), nil
 	case base != "redis" && base != "rediss":
 	case topology == "sentinel":
@@ -69,6 +96,7 @@ func Dial(url string) (redis.UniversalClient, error) {
 		}
 		rename(q, "master", "master_name")
 		sentinelUser, sentinelPassword := take(q, "sentinel_username"), take(q, "sentinel_password")
+		files := takeTLS(q)
 		more(q, hosts)
 		user := u.User
 		u.User, u.RawQuery = nil, q.Encode() // go-redis would give the user to the sentinels
@@ -79,11 +107,15 @@ func Dial(url string) (redis.UniversalClient, error) {
 		if o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly {
 			return nil, errs.Invalid("Redis URL for sentinel sends commands to replicas, which hold no locks: leave out route_by_latency, route_randomly and replica_only")
 		}
+		if err := files.secure(o.TLSConfig, true, &o.Dialer); err != nil {
+			return nil, err
+		}
 		o.SentinelUsername, o.SentinelPassword = sentinelUser, sentinelPassword
 		if user != nil {
 			o.Username = user.Username()
 			o.Password, _ = user.Password()
 		}
+		o.DialerRetries, o.DialTimeout = tries(o.DialerRetries), cmp.Or(o.DialTimeout, timeout)
 		return redis.NewFailoverClient(o), nil
 	case topology == "cluster":
 		u, hosts, err := split(base, rest, "6379")
@@ -91,16 +123,25 @@ func Dial(url string) (redis.UniversalClient, error) {
 			return nil, badURL(scheme)
 		}
 		q := u.Query()
+		files := takeTLS(q)
 		more(q, hosts)
 		u.RawQuery = q.Encode()
 		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
 			return nil, badURL(scheme)
 		}
+		if err := files.secure(o.TLSConfig, true, &o.Dialer); err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.DialTimeout = tries(o.DialerRetries), cmp.Or(o.DialTimeout, timeout)
 		return redis.NewClusterClient(o), nil
 	}
 	return nil, errs.Invalid("Redis URL has scheme %q: known are redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster", scheme)
 }
+
+// tries is how often go-redis tries to connect for one command: once, since it is
+// sent again here, and five times would be longer than anybody waits.
+func tries(said int) int { return cmp.Or(said, 1) }
 
 func badURL(scheme string) error {
 	return errs.Invalid("Redis URL with scheme %q can't be read: write scheme://[user:password@]host:port/…, and escape special characters of the password", scheme)
@@ -108,7 +149,7 @@ func badURL(scheme string) error {
 
 // split takes the further hosts out of h1,h2,h3, of which a URL may have one, and
 // gives each a port.
-func split(scheme, rest, port string) (*url.URL, []string, error) {
+func split(scheme, rest, port string) (*neturl.URL, []string, error) {
 	authority, path := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, path = rest[:i], rest[i:]
@@ -123,24 +164,24 @@ func split(scheme, rest, port string) (*url.URL, []string, error) {
 			hosts[i] = h + ":" + port
 		}
 	}
-	u, err := url.Parse(scheme + "://" + user + hosts[0] + path)
+	u, err := neturl.Parse(scheme + "://" + user + hosts[0] + path)
 	return u, hosts[1:], err
 }
 
 // more adds hosts the way go-redis reads them.
-func more(q url.Values, hosts []string) {
+func more(q neturl.Values, hosts []string) {
 	for _, h := range hosts {
 		q.Add("addr", h)
 	}
 }
 
-func take(q url.Values, name string) string {
+func take(q neturl.Values, name string) string {
 	v := q.Get(name)
 	delete(q, name)
 	return v
 }
 
-func rename(q url.Values, from, to string) {
+func rename(q neturl.Values, from, to string) {
 	q[to] = q[from]
 	delete(q, from)
 }

@@ -1,9 +1,11 @@
 package script
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -47,13 +49,35 @@ func fateOf(err error) fate {
 	}
 	var op *net.OpError
 	switch {
-	case errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, redis.ErrClosed), distrusted(err):
 		return refused
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.As(err, &op) && op.Op == "dial":
 		return notYet
 	}
 	return maybeRan
+}
+
+// distrusted reports whether the two sides of a connection came to no agreement on
+// TLS: asking again would not change that.
+func distrusted(err error) bool {
+	var (
+		cert *tls.CertificateVerificationError // we don't trust the server
+		head tls.RecordHeaderError             // it speaks no TLS
+	)
+	if errors.As(err, &cert) || errors.As(err, &head) {
+		return true
+	}
+	if err == nil {
+		return false
+	}
+	// An alert of the server's. Their type is not exported.
+	_, alert, ok := strings.Cut(err.Error(), "remote error: tls: ")
+	return ok && hasAnyOf(alert, "certificate", "access denied", "handshake failure", "protocol version")
+}
+
+func hasAnyOf(s string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
 }
 
 // isReply reports whether the server answered with an error.
@@ -98,6 +122,8 @@ func Explain(err error) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the go-redis client under it was closed: %w", errs.ErrClosed, err)
+	case distrusted(err):
+		return fmt.Errorf("%w: %w", errs.ErrDenied, err)
 	case !errors.As(err, &reply):
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	case strings.HasPrefix(bare(reply), "WRONGTYPE"):

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +23,7 @@ var raisedAt = regexp.MustCompile(`@user_script: ?(\d+)`)
 var called = regexp.MustCompile(`redis\.p?call\(['"]([A-Za-z]+)['"]`)
 
 func speaksOfRights(text string) bool {
-	return slices.ContainsFunc(denials, func(d string) bool { return strings.Contains(text, d) })
+	return hasAnyOf(text, denials...)
 }
 
 // halfRan reports whether a script was stopped by a right that its user lacks. What
