@@ -46,26 +46,31 @@ func (f *eviction) Aim(ctx context.Context, w *world, e *history.Event) (err err
 }
 
 func (f *eviction) Begin(ctx context.Context, _ *world) error {
-	admin := f.node.Admin()
-	if err := admin.ConfigSet(ctx, "maxmemory-policy", "allkeys-random").Err(); err != nil {
-		return err
-	}
-	used, err := usedMemory(ctx, f.node)
-	if err != nil {
-		return err
-	}
-	// A little below: some keys go. Far below: all go, and writes are refused.
-	limit := used - 8<<10
-	if f.pick>>32%2 == 0 {
-		limit = used / 2
-	}
-	return admin.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit, 10)).Err()
+	// Again and again: go-redis refuses to dial for a while after a server was down.
+	return retry(ctx, func() error {
+		admin := f.node.Admin()
+		used, err := usedMemory(ctx, f.node)
+		if err != nil {
+			return err
+		}
+		// A little below: some keys go. Far below: all go, and writes are refused.
+		limit := used - 8<<10
+		if f.pick>>32%2 == 0 {
+			limit = used / 2
+		}
+		if err := admin.ConfigSet(ctx, "maxmemory-policy", "allkeys-random").Err(); err != nil {
+			return err
+		}
+		return admin.ConfigSet(ctx, "maxmemory", strconv.FormatInt(limit, 10)).Err()
+	})
 }
 
 func (f *eviction) End(ctx context.Context, _ *world) error {
-	admin := f.node.Admin()
-	return errors.Join(admin.ConfigSet(ctx, "maxmemory", "0").Err(),
-		admin.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	return retry(ctx, func() error {
+		admin := f.node.Admin()
+		return errors.Join(admin.ConfigSet(ctx, "maxmemory", "0").Err(),
+			admin.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+	})
 }
 
 func usedMemory(ctx context.Context, n *topology.Node) (int64, error) {

@@ -19,8 +19,7 @@ type verdict struct {
 	violations []string
 	outcomes   map[history.Outcome]int
 	faults     map[string]int
-	names      int
-	partitions int
+	found      history.Verdict
 	longest    time.Duration // call after the last fault
 }
 
@@ -42,10 +41,13 @@ func (v verdict) String() string {
 		}
 	}
 	return fmt.Sprintf("%s: %s, seed %d, %v, %d clients x %d goroutines: %d operations (%d granted, %d refused, %d unknown, %d lost, %d open), "+
-		"%d faults (%s), %d names, %d partitions checked, %d violations, longest call after the last fault %v",
+		"%d faults (%s), %d names, %d partitions checked (up to %d calls, %v), %d holds (%d losses told, %d excused), %d places in line, "+
+		"%d violations, longest call after the last fault %v",
 		what, v.cfg.kind, v.cfg.seed, v.cfg.duration, v.cfg.clients, v.cfg.goroutines,
 		total, v.outcomes[history.Done], v.outcomes[history.Refused], v.outcomes[history.Unknown], v.outcomes[history.Lost], v.outcomes[history.Open],
-		nemesis, strings.Join(each, ", "), v.names, v.partitions, len(v.violations), v.longest.Round(time.Millisecond))
+		nemesis, strings.Join(each, ", "), v.found.Names, v.found.Names, v.found.Largest, v.found.Slowest.Round(time.Millisecond),
+		v.found.Holds, v.found.Told, v.found.Excused, v.found.Queued,
+		len(v.violations), v.longest.Round(time.Millisecond))
 }
 
 // judge reads what all processes wrote down, and checks it.
@@ -74,9 +76,9 @@ func (r *runner) judge(context.Context) (verdict, error) {
 		}
 	}
 	began := time.Now()
-	found := history.Check(h, history.Options{})
+	found := history.Check(h, history.Options{Beat: beat})
 	r.tell("the check took %v", time.Since(began).Round(time.Millisecond))
-	v.names, v.partitions = found.Names, found.Names
+	v.found = found
 	for _, x := range found.Violations {
 		v.violations = append(v.violations, x.String())
 	}

@@ -22,6 +22,10 @@ const (
 	lease    = 2 * time.Second // of what clients hold
 	noFaults = "none"
 
+	// beat is how long a waiter of a fair lock that was killed holds up the others:
+	// longer than clients are stopped, shorter than a call may hang.
+	beat = 6 * time.Second
+
 	prefix     = "chaos:"        // of all names
 	generation = 5 * time.Second // after which others are used
 
@@ -179,8 +183,10 @@ func (r *runner) task() func(process, place int, history string) worker.Config {
 			Epoch:      epoch,
 			Generation: generation,
 			Lease:      lease,
-			Settle:     settles,
-			Register:   r.guarded.Addr(),
+
+			FairTimeout: beat,
+			Settle:      settles,
+			Register:    r.guarded.Addr(),
 		}
 	}
 }

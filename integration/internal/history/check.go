@@ -21,6 +21,9 @@ type Options struct {
 	// Grace is how long a call may take beyond its bound, from the end of the last
 	// fault that it met. Default 10 s.
 	Grace time.Duration
+	// Beat is for how long a waiter of a fair lock keeps its place at least without
+	// being heard. Default 15 s.
+	Beat time.Duration
 }
 
 // Violation is something that must not be.
@@ -102,6 +105,9 @@ func Check(h *History, o Options) Verdict {
 	}
 	if o.Grace == 0 {
 		o.Grace = 10 * time.Second
+	}
+	if o.Beat == 0 {
+		o.Beat = 15 * time.Second
 	}
 	c := &check{Options: o, history: h, verdict: Verdict{history: h, pictures: make(map[string][]byte)}}
 	c.count()

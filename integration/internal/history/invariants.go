@@ -84,11 +84,6 @@ func (c *check) fences(v *view) {
 	}
 }
 
-// patient is for how long a waiter keeps its place at least without being heard
-// of: the 15 s after which a fair lock passes over one that is silent, less what a
-// clock in whole milliseconds may be off.
-const patient = 15*time.Second - rounding
-
 // order looks at the queue of a fair lock: who was seen in it gets in before all
 // who asked later, if it is served at all, and was not silent for so long that its
 // place may have been lost. Who holds the lock may enter it again.
@@ -101,7 +96,7 @@ func (c *check) order(v *view) {
 		}
 	}
 	for i, first := range v.ops {
-		if first.Queue == 0 || first.Outcome != Done || time.Duration(first.End-first.Start) > patient {
+		if first.Queue == 0 || first.Outcome != Done || time.Duration(first.End-first.Start) > c.Beat-rounding {
 			continue
 		}
 		if slices.ContainsFunc(v.losses, func(l loss) bool { return l.from <= first.End && l.to >= first.Start }) {

@@ -49,6 +49,7 @@ type Config struct {
 	Generation time.Duration `json:"generation,omitempty"`
 
 	Lease          time.Duration `json:"lease,omitempty"`           // WithLease; default 3 s
+	FairTimeout    time.Duration `json:"fair_timeout,omitempty"`    // WithFairTimeout; default the library's
 	CommandTimeout time.Duration `json:"command_timeout,omitempty"` // WithCommandTimeout; default 1 s
 	ReadTimeout    time.Duration `json:"read_timeout,omitempty"`    // of go-redis; default 500 ms
 	Poll           time.Duration `json:"poll,omitempty"`            // WithPollFallback; default 1 s

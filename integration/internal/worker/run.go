@@ -86,6 +86,9 @@ func Run(ctx context.Context, c Config) error {
 	opts := []holdfast.Option{
 		holdfast.WithLease(c.Lease), holdfast.WithCommandTimeout(c.CommandTimeout), holdfast.WithPollFallback(c.Poll),
 	}
+	if c.FairTimeout > 0 {
+		opts = append(opts, holdfast.WithFairTimeout(c.FairTimeout))
+	}
 	if c.Replicas > 0 {
 		opts = append(opts, holdfast.WithReplicas(c.Replicas, c.ReplicaTimeout))
 	}
