@@ -4,6 +4,7 @@ SHELL := bash
 
 BENCH ?= .
 BENCHTIME ?= 1x
+SOAK ?= 10m
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -24,6 +25,10 @@ chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.
 redisson: ## side by side with a real Redisson (brings a JDK and Maven where it can)
 	@scripts/test.sh --setup
 	@go test -race -count=1 -timeout 6m -v -run '$(or $(RUN),.)' ./integration/redisson
+
+soak: ## all primitives for 10 minutes (SOAK), draws docs/soak.svg; fails if heap, goroutines, keys or connections grow
+	@scripts/test.sh --setup
+	@cd integration && go run ./soak -duration $(SOAK) -svg ../docs/soak.svg
 
 lint: ## format, vet, fix, layers, scripts, known vulnerabilities
 	@scripts/lint.sh

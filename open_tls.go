@@ -38,7 +38,9 @@ func (f tlsFiles) secure(cfg *tls.Config, many bool, d *dialer) error {
 	if err := f.apply(cfg, many); err != nil {
 		return err
 	}
-	*d = func(ctx context.Context, network, addr string) (net.Conn, error) { return connect(ctx, cfg, network, addr) }
+	*d = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return connect(ctx, cfg, network, addr)
+	}
 	return nil
 }
 
