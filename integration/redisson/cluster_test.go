@@ -1,0 +1,136 @@
+package redisson_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/integration/redisson"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// On a cluster both sides choose sharded pub/sub by themselves, and hear each
+// other there: neither polls.
+func TestCluster(t *testing.T) {
+	for _, version := range []string{newest, older} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.StartCluster(t, 3)
+			j := redisson.Start(t, home, redisson.Config{Version: version, Watchdog: watched, Addrs: nodes.Addrs()})
+			c, err := holdfast.New(nodes.Client(t), holdfast.WithLease(watched), holdfast.WithPollFallback(never))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			rdb := nodes.Client(t)
+			hears := func(t *testing.T, channel string, n int64) {
+				t.Helper()
+				redistest.Eventually(t, prompt, func() bool {
+					all, err := rdb.PubSubShardNumSub(context.Background(), channel).Result()
+					return err == nil && all[channel] == n
+				}, "%d listen on %s", n, channel)
+			}
+			names := func(base string) []string { // over all nodes
+				var all []string
+				for i := range 6 {
+					all = append(all, base+strconv.Itoa(i))
+				}
+				return all
+			}
+			for _, k := range kinds {
+				if k.newOnly && version == older || k.silent {
+					continue
+				}
+				for _, name := range names(k.java) {
+					theirs := j.Owner(t, name).Object(k.java, name)
+					theirs.Call("lock").OK()
+					_, err := k.mine(c, name).TryLock(t.Context())
+					require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+					got := async(func() (*holdfast.Hold, error) { return k.mine(c, name).Lock(t.Context()) })
+					select {
+					case <-got:
+						require.Fail(t, "two holders")
+					case <-time.After(watched / 4):
+					}
+					theirs.Call("unlock").OK()
+					h := receive(t, got, k.java).hold
+					waits := theirs.Call("lock")
+					require.NoError(t, h.Unlock(t.Context()))
+					waits.OK()
+					theirs.Call("unlock").OK()
+				}
+			}
+
+			// A renewal keeps a lock in whichever slot it is.
+			var holds []*holdfast.Hold
+			for _, name := range names("kept") {
+				h, err := c.Lock(name).Lock(t.Context())
+				require.NoError(t, err)
+				holds = append(holds, h)
+				j.Owner(t, "keeper").Object("Lock", "java-"+name).Call("lock").OK()
+			}
+			<-time.After(3 * watched)
+			for i, name := range names("kept") {
+				require.False(t, redisson.Get[bool](j.Owner(t, "a").Object("Lock", name).Call("tryLock")))
+				require.NoError(t, holds[i].Unlock(t.Context()))
+				_, err := c.Lock("java-" + name).TryLock(t.Context())
+				require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+			}
+
+			for _, name := range names("semaphore") {
+				s, theirs := c.Semaphore(name), j.Owner(t, name).Object("Semaphore", name)
+				require.True(t, redisson.Get[bool](theirs.Call("trySetPermits", 1)))
+				theirs.Call("acquire").OK()
+				got := make(chan error, 1)
+				go func() { got <- s.Acquire(context.Background(), 1) }()
+				hears(t, "redisson_sc:{"+name+"}", 1)
+				theirs.Call("release").OK()
+				require.NoError(t, <-got)
+				hears(t, "redisson_sc:{"+name+"}", 0)
+				waits := theirs.Call("acquire")
+				hears(t, "redisson_sc:{"+name+"}", 1)
+				require.NoError(t, s.Release(t.Context(), 1))
+				waits.OK()
+			}
+
+			for _, name := range names("permits") {
+				e, theirs := c.ExpirableSemaphore(name), j.Owner(t, name).Object("PermitExpirableSemaphore", name)
+				require.True(t, redisson.Get[bool](theirs.Call("trySetPermits", 1)))
+				id := redisson.Get[string](theirs.Call("acquire"))
+				require.NoError(t, e.Release(t.Context(), id))
+				p, err := e.Acquire(t.Context())
+				require.NoError(t, err)
+				waits := theirs.Call("acquire")
+				require.NoError(t, p.Release(t.Context()))
+				waits.OK()
+			}
+
+			for _, name := range names("latch") {
+				l, theirs := c.Latch(name), j.Owner(t, name).Object("CountDownLatch", name)
+				require.True(t, redisson.Get[bool](theirs.Call("trySetCount", 1)))
+				got := make(chan error, 1)
+				go func() { got <- l.Await(context.Background()) }()
+				hears(t, "redisson_countdownlatch__channel__{"+name+"}", 1)
+				theirs.Call("countDown").OK()
+				require.NoError(t, <-got)
+				_, err := l.TrySetCount(t.Context(), 1)
+				require.NoError(t, err)
+				waits := theirs.Call("await")
+				hears(t, "redisson_countdownlatch__channel__{"+name+"}", 1)
+				require.NoError(t, l.CountDown(t.Context()))
+				waits.OK()
+			}
+
+			for _, name := range names("limiter") {
+				l, theirs := c.RateLimiter(name), j.Owner(t, name).Object("RateLimiter", name)
+				require.True(t, redisson.Get[bool](theirs.Call("trySetRate", "OVERALL", 2, redisson.D(time.Minute))))
+				require.True(t, redisson.Get[bool](theirs.Call("tryAcquire", 1)))
+				require.NoError(t, l.TryAcquire(t.Context(), 1))
+				require.ErrorIs(t, l.TryAcquire(t.Context(), 1), holdfast.ErrNotAcquired)
+				require.False(t, redisson.Get[bool](theirs.Call("tryAcquire", 1)))
+			}
+		})
+	}
+}
