@@ -15,29 +15,29 @@ const prompt = 20 * time.Second
 func fairLock(s *stage) {
 	l := s.client.FairLock("n")
 	s.lock(l, 1)
-	s.look("lock")
+	s.Look("lock")
 
 	first := s.waiter(l, 62)
 	s.queued(1)
-	s.look("first waiter, no limit")
+	s.Look("first waiter, no limit")
 	second := s.waiter(l, 63, holdfast.Wait(20*time.Second), holdfast.Lease(9*time.Second))
 	s.queued(2)
-	s.look("second waiter, tryLock(20 s, lease 9 s)")
+	s.Look("second waiter, tryLock(20 s, lease 9 s)")
 	third := s.waiter(l, 64, holdfast.Wait(time.Second))
 	s.queued(3)
-	s.look("third waiter, tryLock(1 s)")
-	s.answer("w3 got %v", <-third)
+	s.Look("third waiter, tryLock(1 s)")
+	s.Answer("w3 got %v", <-third)
 	s.queued(2)
-	s.look("third gave up")
+	s.Look("third gave up")
 
 	s.ok(l.Unlock(s.as(1)))
 	<-first
-	s.look("unlock: first waiter has it")
+	s.Look("unlock: first waiter has it")
 	s.ok(l.Unlock(s.as(62)))
-	s.answer("w2 got %v", <-second)
-	s.look("second has it")
+	s.Answer("w2 got %v", <-second)
+	s.Look("second has it")
 	s.ok(l.Unlock(s.as(63)))
-	s.look("all done")
+	s.Look("all done")
 }
 
 // waiter asks for l on a goroutine, and tells whether it got it.
@@ -57,7 +57,7 @@ func (s *stage) waiter(l rlock.Locker, thread int, opts ...rlock.Option) <-chan 
 func (s *stage) queued(n int64) {
 	s.Helper()
 	redistest.Eventually(s, prompt, func() bool {
-		have, err := s.rdb.LLen(s.Context(), "redisson_lock_queue:{n}").Result()
+		have, err := s.Redis.LLen(s.Context(), "redisson_lock_queue:{n}").Result()
 		return err == nil && have == n
 	}, "%d stand in line", n)
 }

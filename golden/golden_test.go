@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-go/holdfast/internal/redistest/record"
 )
 
 // records are of two versions of Redisson. The steps are the same.
@@ -30,25 +32,25 @@ var calls = map[string]func(*stage){
 // What holdfast leaves after each call is what Redisson leaves, but for the
 // listed differences; every section and every step of the records is played.
 func TestRecords(t *testing.T) {
-	played := make(map[string]section)
+	played := make(map[string]record.Section)
 	for _, file := range records {
 		t.Run(strings.TrimSuffix(file, ".txt"), func(t *testing.T) {
-			record := readRecord(t, file)
-			for _, theirs := range record {
-				t.Run(theirs.name, func(t *testing.T) {
-					make, ok := calls[theirs.name]
+			theirSections := record.Read(t, "testdata/"+file)
+			for _, theirs := range theirSections {
+				t.Run(theirs.Name, func(t *testing.T) {
+					make, ok := calls[theirs.Name]
 					require.True(t, ok, "nobody plays this section")
-					ours, ok := played[theirs.name]
+					ours, ok := played[theirs.Name]
 					if !ok {
-						ours = play(t, theirs.name, make)
-						played[theirs.name] = ours
+						ours = play(t, theirs.Name, make)
+						played[theirs.Name] = ours
 					}
-					for _, fault := range compare(theirs, ours, differences) {
+					for _, fault := range record.Compare(theirs, ours, differences) {
 						t.Error(fault)
 					}
 				})
 			}
-			for _, fault := range unknown(record) {
+			for _, fault := range unknown(theirSections) {
 				t.Error(fault)
 			}
 		})
@@ -56,10 +58,10 @@ func TestRecords(t *testing.T) {
 }
 
 // unknown finds what is played or excused, and in no record.
-func unknown(record []section) (faults []string) {
+func unknown(sections []record.Section) (faults []string) {
 	there := make(map[string]bool)
-	for _, s := range record {
-		there[s.name] = true
+	for _, s := range sections {
+		there[s.Name] = true
 	}
 	for name := range calls {
 		if !there[name] {
@@ -67,8 +69,8 @@ func unknown(record []section) (faults []string) {
 		}
 	}
 	for _, d := range differences {
-		if !there[d.section] {
-			faults = append(faults, "excused, and not in the record: "+d.section)
+		if !there[d.Section] {
+			faults = append(faults, "excused, and not in the record: "+d.Section)
 		}
 	}
 	return faults

@@ -18,55 +18,55 @@ func (s *stage) lock(l rlock.Locker, thread int, opts ...rlock.Option) *rlock.Ho
 func reentrantLock(s *stage) {
 	l := s.client.Lock("n")
 	s.lock(l, 1)
-	s.look("lock")
+	s.Look("lock")
 	s.lock(l, 1)
-	s.look("lock again")
+	s.Look("lock again")
 	s.ok(l.Unlock(s.as(1)))
-	s.look("unlock (1 left)")
+	s.Look("unlock (1 left)")
 	s.ok(l.Unlock(s.as(1)))
-	s.look("unlock (0 left)")
+	s.Look("unlock (0 left)")
 	s.lock(l, 1, holdfast.Lease(7*time.Second))
-	s.look("lock with lease 7s")
+	s.Look("lock with lease 7s")
 	s.yes(l.ForceUnlock(s.as(1)))
-	s.look("force unlock")
-	s.answer("unlock when not held: %v", l.Unlock(s.as(1)))
+	s.Look("force unlock")
+	s.Answer("unlock when not held: %v", l.Unlock(s.as(1)))
 }
 
 func namedWithBraces(s *stage) {
 	l := s.client.Lock("x{y}z")
 	s.lock(l, 1)
-	s.look("lock")
+	s.Look("lock")
 	s.ok(l.Unlock(s.as(1)))
-	s.look("unlock")
+	s.Look("unlock")
 }
 
 func spinLock(s *stage) {
 	l := s.client.SpinLock("n", nil)
 	s.lock(l, 1)
-	s.look("spin lock")
+	s.Look("spin lock")
 	s.ok(l.Unlock(s.as(1)))
-	s.look("spin unlock")
+	s.Look("spin unlock")
 }
 
 func fencedLock(s *stage) {
 	l := s.client.FencedLock("n")
 	h := s.lock(l, 1)
-	s.answer("token %d", h.Token())
-	s.look("lock")
+	s.Answer("token %d", h.Token())
+	s.Look("lock")
 	h = s.lock(l, 1)
 	last, err := l.CurrentToken(s.as(1))
 	s.ok(err)
-	s.answer("token at re-entry %d, getToken %d", h.Token(), last)
-	s.look("lock again")
+	s.Answer("token at re-entry %d, getToken %d", h.Token(), last)
+	s.Look("lock again")
 	s.ok(l.Unlock(s.as(1)))
 	s.ok(l.Unlock(s.as(1)))
-	s.look("unlock twice")
+	s.Look("unlock twice")
 }
 
 func multiLock(s *stage) {
 	l := s.client.MultiLock(s.client.Lock("m1"), s.client.Lock("m2"))
 	s.lock(l, 1)
-	s.look("lock")
+	s.Look("lock")
 	s.ok(l.Unlock(s.as(1)))
-	s.look("unlock")
+	s.Look("unlock")
 }

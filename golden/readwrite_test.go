@@ -11,44 +11,44 @@ import (
 func readWriteLock(s *stage) {
 	l := s.client.RWLock("n")
 	s.lock(l.Read(), 1)
-	s.look("read lock")
+	s.Look("read lock")
 	s.lock(l.Read(), 1)
-	s.look("read lock again")
+	s.Look("read lock again")
 	s.lock(l.Read(), 65, holdfast.Lease(12*time.Second))
-	s.look("second reader, lease 12 s")
-	s.answer("reader tries write: %v", s.try(l.Write(), 1))
+	s.Look("second reader, lease 12 s")
+	s.Answer("reader tries write: %v", s.try(l.Write(), 1))
 	s.ok(l.Read().Unlock(s.as(65)))
-	s.look("second reader gone")
+	s.Look("second reader gone")
 	s.ok(l.Read().Unlock(s.as(1)))
-	s.look("read unlock (1 left)")
+	s.Look("read unlock (1 left)")
 	s.ok(l.Read().Unlock(s.as(1)))
-	s.look("read unlock (0 left)")
+	s.Look("read unlock (0 left)")
 
 	s.lock(l.Write(), 1)
-	s.look("write lock")
+	s.Look("write lock")
 	s.lock(l.Write(), 1)
-	s.look("write lock again")
+	s.Look("write lock again")
 	s.ok(l.Write().Unlock(s.as(1)))
-	s.look("write unlock (1 left)")
+	s.Look("write unlock (1 left)")
 	s.lock(l.Read(), 1)
-	s.look("writer reads")
+	s.Look("writer reads")
 	s.ok(l.Write().Unlock(s.as(1)))
-	s.look("downgraded")
+	s.Look("downgraded")
 	s.ok(l.Read().Unlock(s.as(1)))
-	s.look("read unlock")
+	s.Look("read unlock")
 }
 
 func manyReaders(s *stage) {
 	l := s.client.RWLock("n").Read()
 	for _, thread := range []int{101, 102, 103} {
-		s.answer("reader %d tryLock: %v", thread, s.try(l, thread))
+		s.Answer("reader %d tryLock: %v", thread, s.try(l, thread))
 	}
-	s.look("three readers")
+	s.Look("three readers")
 	for _, thread := range []int{101, 102, 103} {
 		s.ok(l.Unlock(s.as(thread)))
-		s.answer("unlock %d: null", thread)
+		s.Answer("unlock %d: null", thread)
 	}
-	s.look("three unlocks")
+	s.Look("three unlocks")
 }
 
 // try asks for l once, and tells whether the thread got it.

@@ -1,4 +1,6 @@
-package golden
+// Package record is what a program leaves in Redis after each of its calls,
+// written down: read from a file, seen on a server, and compared.
+package record
 
 import (
 	"encoding/hex"
@@ -13,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is what one call was seen to do, as lines in the form of the record:
+// Step is what one call was seen to do, as lines in the form of the record:
 //
 //	key NAME | type | ttl 30s | value     or: no ttl
 //	msg CHANNEL <- payload
@@ -21,30 +23,30 @@ import (
 //
 // Answers stand before the heading of their step in a file, as they were printed
 // before the look at Redis. Those behind the last heading are the step named "".
-type step struct {
-	name  string
-	lines []string
-	took  time.Duration // since the section began; zero in a record
+type Step struct {
+	Name  string
+	Lines []string
+	Took  time.Duration // since the section began; zero in a file
 }
 
-// section is one run from an empty Redis.
-type section struct {
-	name  string
-	steps []step
+// Section is one run from an empty Redis.
+type Section struct {
+	Name  string
+	Steps []Step
 }
 
-// readRecord reads what a Java program left. What it writes is made comparable.
-func readRecord(t *testing.T, file string) []section {
-	t.Helper()
-	text, err := os.ReadFile("testdata/" + file)
-	require.NoError(t, err)
-	var sections []section
+// Read reads a file. What it says is made comparable.
+func Read(tb testing.TB, file string) []Section {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(tb, err)
+	var sections []Section
 	var names *idNames
 	var answers []string
 	flush := func() {
 		if len(answers) > 0 {
 			s := &sections[len(sections)-1]
-			s.steps = append(s.steps, step{lines: answers})
+			s.Steps = append(s.Steps, Step{Lines: answers})
 			answers = nil
 		}
 	}
@@ -55,26 +57,26 @@ func readRecord(t *testing.T, file string) []section {
 		switch {
 		case isSection:
 			flush()
-			sections = append(sections, section{name: title})
+			sections = append(sections, Section{Name: title})
 			names = &idNames{}
 		case len(sections) == 0 || line == "": // before the first section: what the file is
 		case isStep:
 			s := &sections[len(sections)-1]
-			s.steps = append(s.steps, step{name: name, lines: answers})
+			s.Steps = append(s.Steps, Step{Name: name, Lines: answers})
 			answers = nil
-		case strings.HasPrefix(line, "key redisson_unlock_latch:"):
+		case strings.HasPrefix(line, "key "+latchPrefix):
 			// Private to the sender, as ours are: how Redisson knows its own resends.
 		case strings.HasPrefix(line, "key "), strings.HasPrefix(line, "msg "):
-			steps := sections[len(sections)-1].steps
-			require.NotEmpty(t, steps, "%s: before any step: %s", file, line)
+			steps := sections[len(sections)-1].Steps
+			require.NotEmpty(tb, steps, "%s: before any step: %s", file, line)
 			last := &steps[len(steps)-1]
-			last.lines = append(last.lines, comparable(line, names))
+			last.Lines = append(last.Lines, comparable(line, names))
 		default:
 			answers = append(answers, line)
 		}
 	}
 	flush()
-	require.NotEmpty(t, sections, file)
+	require.NotEmpty(tb, sections, file)
 	return sections
 }
 
