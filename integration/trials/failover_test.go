@@ -47,13 +47,16 @@ var disasters = []disaster{
 	},
 }
 
-// connect makes a go-redis client with go-redis' own settings, as users have it.
+// connect makes a go-redis client as users have it, but for one setting: a server
+// that is stopped, not dead, holds each command for as long as the read timeout,
+// which is 3 s by default.
 func connect(top *topology.Topology) redis.UniversalClient {
+	const timeout = time.Second
 	e := top.Endpoint()
 	if top.Kind() == topology.Cluster {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: e.Addrs})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: e.Addrs, ReadTimeout: timeout})
 	}
-	return e.Client()
+	return e.Client(func(o *topology.ClientOptions) { o.ReadTimeout = timeout })
 }
 
 // namesOf answers n names that a master has.
@@ -72,10 +75,14 @@ func namesOf(tb testing.TB, top *topology.Topology, m *topology.Node, n int, wha
 // newMaster returns once a server other than old is the master of its names, in
 // its own eyes and, under sentinels, in those of one of them: the earliest moment
 // at which a client could know. It asks no server that may be stopped.
-func newMaster(tb testing.TB, top *topology.Topology, old *topology.Node, before map[*topology.Node]bool) time.Time {
+func newMaster(tb testing.TB, top *topology.Topology, old *topology.Node, before map[*topology.Node]bool) (*topology.Node, time.Time) {
 	ctx := context.Background()
 	var mu sync.Mutex
-	found := make(chan time.Time, len(top.Nodes()))
+	type master struct {
+		node *topology.Node
+		at   time.Time
+	}
+	found := make(chan master, len(top.Nodes()))
 	over := make(chan struct{})
 	defer close(over)
 	named := func(addr string) bool { return true }
@@ -100,7 +107,7 @@ func newMaster(tb testing.TB, top *topology.Topology, old *topology.Node, before
 			for {
 				info, err := n.Admin().Info(ctx, "replication").Result()
 				if err == nil && strings.Contains(info, "role:master") && named(n.Addr()) {
-					found <- time.Now()
+					found <- master{n, time.Now()}
 					return
 				}
 				select {
@@ -112,20 +119,23 @@ func newMaster(tb testing.TB, top *topology.Topology, old *topology.Node, before
 		}()
 	}
 	select {
-	case at := <-found:
-		return at
+	case m := <-found:
+		return m.node, m.at
 	case <-time.After(hang):
 		tb.Fatal("the servers have no new master")
-		return time.Time{}
+		return nil, time.Time{}
 	}
 }
 
 // failedOver is what came of one failover.
 type failedOver struct {
-	took   spread // from the new master to each worker's next hold
-	lost   int    // of the holds that were there before and are renewed
-	held   int
-	errors map[string]int // that reached callers
+	took spread // from the new master to each worker's next hold
+	// unreleased are the same times for names whose last release the new master
+	// hadn't got: to it they are held until the lease ends.
+	unreleased spread
+	lost       int // of the holds that were there before and are renewed
+	held       int
+	errors     map[string]int // that reached callers
 }
 
 // failOverUnder has workers lock and unlock names of one master, and others held, and
@@ -152,6 +162,7 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 	r.held = len(holds)
 
 	var since atomic.Int64 // the new master's beginning
+	var released sync.Map  // owner -> when its unlock had been answered
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	working, stop := context.WithCancel(ctx)
@@ -167,7 +178,11 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 		}
 		r.errors[what+": "+err.Error()]++
 	}
-	went := make(chan struct{}, 2*workers)
+	type step struct {
+		name string
+		took time.Duration
+	}
+	went := make(chan step, 2*workers)
 	for i := range 2 * workers { // two for each name, of different clients
 		l := clients[i%len(clients)].Lock(names[i/2])
 		wg.Go(func() {
@@ -182,13 +197,12 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 				}
 				if at := since.Load(); at != 0 && !counted {
 					counted = true
-					mu.Lock()
-					r.took = append(r.took, time.Since(time.Unix(0, at)))
-					mu.Unlock()
-					went <- struct{}{}
+					went <- step{l.Name(), time.Since(time.Unix(0, at))}
 				}
-				if err := h.Unlock(working); err != nil && working.Err() == nil {
+				if err := h.Unlock(ctx); err != nil {
 					note("unlock", err)
+				} else {
+					released.Store(h.Owner(), time.Now())
 				}
 			}
 		})
@@ -196,10 +210,27 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 	pause(200 * time.Millisecond) // all are at work
 	struck := make(chan error, 1)
 	go func() { struck <- d.strike(ctx, top, old) }()
-	since.Store(newMaster(tb, top, old, before).UnixNano())
+	next, at := newMaster(tb, top, old, before)
+	since.Store(at.UnixNano())
+	unreleased := make(map[string]bool)
+	for _, name := range names {
+		asked := time.Now()
+		owners, err := next.Admin().HKeys(ctx, name).Result()
+		require.NoError(tb, err)
+		for _, o := range owners {
+			if at, ok := released.Load(o); ok && at.(time.Time).Before(asked) {
+				unreleased[name] = true
+			}
+		}
+	}
 	for range 2 * workers {
 		select {
-		case <-went:
+		case s := <-went:
+			if unreleased[s.name] {
+				r.unreleased = append(r.unreleased, s.took)
+			} else {
+				r.took = append(r.took, s.took)
+			}
 		case <-time.After(hang):
 			tb.Errorf("%s: work doesn't go on", d.how)
 		}
@@ -219,11 +250,14 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 	return r
 }
 
+// failoverLease is longer than a failover takes.
+const failoverLease = 12 * time.Second
+
 func startFailovers(tb testing.TB, kind topology.Kind) (*topology.Topology, []*party) {
 	top := topology.Run(tb, kind, topology.Options{})
 	var clients []*party
 	for range 4 {
-		clients = append(clients, newParty(tb, connect(top)))
+		clients = append(clients, newParty(tb, connect(top), holdfast.WithLease(failoverLease)))
 	}
 	return top, clients
 }
@@ -250,14 +284,16 @@ func BenchmarkFailover20(b *testing.B) {
 			for b.Loop() {
 				top, clients := startFailovers(b, kind)
 				took := make(map[string]spread)
-				all, lost, held := spread{}, 0, 0
+				var all, unreleased spread
+				lost, held := 0, 0
 				failed := make(map[string]int)
 				for i := range times {
 					d := disasters[i%len(disasters)]
 					r := failOverUnder(b, top, clients, workers, d)
-					fmt.Printf("%s %d %s: after %v to %v, %d lost, errors %v\n", kind, i, d.how, r.took.min(), r.took.max(), r.lost, r.errors)
+					fmt.Printf("%s %d %s: after %v to %v, unreleased %v, %d lost, errors %v\n", kind, i, d.how, r.took.min(), r.took.max(), r.unreleased, r.lost, r.errors)
 					took[d.how] = append(took[d.how], r.took.max())
 					all = append(all, r.took.max())
+					unreleased = append(unreleased, r.unreleased...)
 					lost, held = lost+r.lost, held+r.held
 					for what, n := range r.errors {
 						failed[what] += n
@@ -272,6 +308,7 @@ func BenchmarkFailover20(b *testing.B) {
 				printTable(rows)
 				fmt.Printf("errors that reached callers: %v\n", failed)
 				all.report(b, "until_work_goes_on")
+				b.ReportMetric(float64(len(unreleased)), "releases_that_were_lost")
 				b.ReportMetric(float64(lost), "holds_lost")
 				b.ReportMetric(float64(held), "holds")
 				if all.max() > goesOn {
