@@ -88,6 +88,7 @@ func newClient(rdb, owned redis.UniversalClient, set settings) *Client {
 		sharded = nil
 	}
 	c.hub = pubsub.New(rdb, sharded, c.tasks, set.log)
+	runner.Recovered = c.hub.Doubt
 	c.services = &hold.Services{
 		ClientID: id,
 		Runner:   runner,

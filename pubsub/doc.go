@@ -29,7 +29,9 @@
 //
 // Messages published while the connection is down are lost: the confirmation
 // after the reconnect wakes everybody instead. A link that is dead without
-// saying so is noticed after some six seconds. Where SUBSCRIBE is refused (an
+// saying so is noticed after some six seconds; when commands that had failed work
+// again ([Hub.Doubt]), within half a second, and a link that a failover has left at
+// a former master is made anew. Where SUBSCRIBE is refused (an
 // ACL without channels) or pub/sub is missing, Ready stays open and waiters live
 // on their slow poll; it is asked again every few seconds.
 //

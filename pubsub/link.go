@@ -92,6 +92,9 @@ type link struct {
 	pinged      bool      // since lastRead
 	emptySince  time.Time // since when there are no channels; zero if there are
 	sound       bool      // something was confirmed on this connection
+	// begun is when the connection was begun; zero: there is none. inDoubt and renewAt
+	// are for doubt.go; zero: there is no doubt.
+	begun, inDoubt, renewAt time.Time
 }
 
 // verbs are the commands of one way of publishing.
@@ -180,7 +183,11 @@ func (l *link) keep() {
 		if l.tasks.Context().Err() != nil {
 			return
 		}
-		l.log.Warn("holdfast: pub/sub connection lost, connecting again", "cause", err)
+		if errors.Is(err, errMoved) {
+			l.log.Info("holdfast: pub/sub connection is made anew", "cause", err)
+		} else {
+			l.log.Warn("holdfast: pub/sub connection lost, connecting again", "cause", err)
+		}
 		if !l.sleep(pause/2 + rand.N(pause/2)) {
 			return
 		}
@@ -258,7 +265,7 @@ func (l *link) reset() bool {
 	clear(l.pending)
 	l.pendingKind = ""
 	was := l.sound
-	l.sound = false
+	l.sound, l.begun = false, time.Time{}
 	return was
 }
 
@@ -271,7 +278,7 @@ func (l *link) session() error {
 	ps := connect(ctx)
 	dead := make(chan error, 1)
 	defer func() { _ = ps.Close() }() // ends read; nothing to do about an error
-	l.heard()
+	l.begin()
 
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
@@ -292,6 +299,8 @@ func (l *link) session() error {
 			err = ps.Ping(ctx)
 		case "dead":
 			err = errDead
+		case "moved":
+			err = errMoved
 		case "idle":
 			err = errIdle
 		}
@@ -335,6 +344,15 @@ func (l *link) next(now time.Time) (kind string, channels []string, sleep time.D
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropUnusedLocked()
+	kind, again := l.proveLocked(now)
+	if kind != "" {
+		return kind, nil, 0
+	}
+	defer func() {
+		if !again.IsZero() {
+			sleep = min(sleep, max(again.Sub(now), 0))
+		}
+	}()
 	silent := now.Sub(l.lastRead)
 	switch {
 	case silent >= 2*pingAfter, l.pendingKind != "" && now.Sub(l.pendingFrom) >= 2*pingAfter:

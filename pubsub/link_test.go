@@ -375,3 +375,45 @@ func TestLinkSchedule(t *testing.T) {
 	require.Equal(t, linger, sleep)
 	require.Equal(t, "unsubscribe", kind(l, linger))
 }
+
+// Commands that had failed work again: a link whose server says nothing is given up
+// at once, not after seconds of silence; one that lives is kept.
+func TestDoubtfulLinkHasToProveItself(t *testing.T) {
+	p := faultproxy.New(t, server.Addr())
+	b := newBench(t, server, p)
+	s := b.ready(b.channel(1))
+	before, _ := b.calls("subscribe")
+	b.Doubt(false)
+	b.handled()
+	<-time.After(2 * proofWithin)
+	after, _ := b.calls("subscribe")
+	require.Equal(t, before, after, "a link that lives was given up")
+
+	p.Blackhole(true)
+	began := time.Now()
+	b.Doubt(false)
+	redistest.Eventually(t, pingAfter, func() bool { return b.log.count(lostText) > 0 }, "it is kept")
+	require.GreaterOrEqual(t, time.Since(began), proofWithin, "too hasty")
+	p.Blackhole(false)
+	b.awaitFor(3*prompt, s.Wake(), "wake-up by the reconnect")
+}
+
+// A server that isn't the master any more may answer, and still not hear what is
+// published: the link is made anew, and wakes everybody, at most once a second.
+func TestLinkFollowsTheMaster(t *testing.T) {
+	b := newBench(t, server, nil)
+	s := b.ready(b.channel(1))
+	before, _ := b.calls("subscribe")
+	for range 2 {
+		for range 10 {
+			b.Doubt(true)
+		}
+		b.await(s.Wake(), "wake-up by the new connection")
+	}
+	b.caughtUp()
+	after, _ := b.calls("subscribe")
+	require.LessOrEqual(t, after, before+3) // the tenth doubt may come after the first new connection
+	require.Zero(t, b.log.count(lostText))
+	b.publish(b.channel(1))
+	b.await(s.Wake(), "message on the new connection")
+}

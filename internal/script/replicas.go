@@ -189,6 +189,7 @@ func (r *Runner) batchConfirmed(ctx context.Context, calls []Call, todo []int, r
 			continue
 		}
 		if f == maybeRan || f == notYet {
+			r.failed(err)
 			r.reloadTopology(ctx)
 		}
 		replies[n].MaybeRan, replies[n].Err = f == maybeRan, calls[n].explain(err)
@@ -223,6 +224,7 @@ func (r *Runner) sendGroups(ctx context.Context, calls []Call, groups map[place]
 					failed[n] = cerr
 					continue
 				}
+				r.recovered()
 				replies[n].Val = cmds[i].Val()
 				r.judge(&calls[n], &replies[n], acks)
 			}

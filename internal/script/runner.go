@@ -29,6 +29,9 @@ const (
 type Runner struct {
 	// Replicas is set before the first request, if at all.
 	Replicas Replicas
+	// Recovered, likewise, is told that commands work again after some had no answer;
+	// moved: in a way that may mean that they go to another server now.
+	Recovered func(moved bool)
 
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // nil on a single server
@@ -38,6 +41,7 @@ type Runner struct {
 	ids     atomic.Uint64
 
 	sharding sharding
+	trouble  trouble
 }
 
 // NewRunner makes a runner. Once closed is closed it sends nothing a second time.
@@ -130,6 +134,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			}
 		}
 		if err == nil || errors.Is(err, redis.Nil) {
+			r.recovered()
 			reply.Val, reply.Err = cmd.Val(), nil
 			r.judge(&c, &reply, acks)
 			return reply
@@ -156,7 +161,10 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			c = c.Resent()
 		case notYet:
 		}
-		r.reloadTopology(ctx)
+		r.failed(err)
+		if r.reloadTopology(ctx) && pause == 0 {
+			pause = firstPause // or the next copy would go to the same node
+		}
 		if r.confirms(&c) {
 			told, _ = r.placeTold(ctx, err)
 		}
@@ -266,11 +274,13 @@ func ContextError(ctx context.Context) error {
 
 // reloadTopology makes a cluster client look for the slots again: it would
 // otherwise go on asking a dead node for up to a minute, also where it can't even
-// connect to it. go-redis does so behind our back, some times a second at most.
-func (r *Runner) reloadTopology(ctx context.Context) {
+// connect to it. go-redis does so behind our back, some times a second at most; it
+// reports whether it does at all.
+func (r *Runner) reloadTopology(ctx context.Context) bool {
 	if r.cluster != nil {
 		r.cluster.ReloadState(ctx)
 	}
+	return r.cluster != nil
 }
 
 // Batch sends requests once each, in one pipeline (one per node on a cluster),
@@ -307,12 +317,14 @@ func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []
 		err := cmds[i].Err()
 		switch {
 		case err == nil || errors.Is(err, redis.Nil):
+			r.recovered()
 			replies[n] = Reply{Val: cmds[i].Val(), Asked: asked}
 		case fateOf(err) == noScript && !load:
 			unloaded = append(unloaded, n)
 		default:
 			f := fateOf(err)
 			if f == maybeRan || f == notYet {
+				r.failed(err)
 				r.reloadTopology(ctx)
 			}
 			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: calls[n].explain(err)}
