@@ -319,3 +319,45 @@ func BenchmarkFailover20(b *testing.B) {
 		})
 	}
 }
+
+// F-A02, second part: another server is the master by now, and the old one runs on
+// and can be reached. A waiter whose subscription stands there hears nothing of a
+// release at the new one; it gets in by the fallback poll, or before.
+func TestA02FormerMasterKeepsRunning(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
+	defer cancel()
+	top := topology.Run(t, topology.Sentinel, topology.Options{})
+	a, b := newParty(t, connect(top), holdfast.WithLease(failoverLease)), newParty(t, connect(top))
+	defer leaveAll(a, b)
+	h, err := a.Lock("kept").Lock(ctx)
+	require.NoError(t, err)
+	got := make(chan time.Time, 1)
+	go func() {
+		defer close(got)
+		next, err := b.Lock("kept").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got <- time.Now()
+		if err := next.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	old, err := top.Owner(ctx, "kept")
+	require.NoError(t, err)
+	eventually(t, prompt, "it listens at the old master", func() bool {
+		chans, err := old.Admin().PubSubChannels(ctx, "*kept*").Result()
+		return err == nil && len(chans) == 1
+	})
+	require.NoError(t, old.Pause())
+	_, _ = newMaster(t, top, old, map[*topology.Node]bool{old: true})
+	require.NoError(t, old.Resume())
+	from := time.Now()
+	require.NoError(t, h.Unlock(ctx))
+	at, ok := <-got
+	require.True(t, ok)
+	t.Logf("the waiter had it %v after the call of Unlock", at.Sub(from))
+	require.Less(t, at.Sub(from), fallback+prompt)
+	require.NoError(t, top.Await(ctx))
+}

@@ -132,7 +132,7 @@ func holdMany(tb testing.TB, names int, lease, delay, during time.Duration) (r h
 
 // Holds on a cluster are renewed together, node by node.
 func TestHoldsOnASlowCluster(t *testing.T) {
-	r := holdMany(t, 1000, 6*time.Second, 5*time.Millisecond, 7*time.Second)
+	r := holdMany(t, 1000, 6*time.Second, 5*time.Millisecond, 5*time.Second)
 	t.Logf("%d lost; %.0f pipelines a second with %.0f commands each, %.1f commands a second beside; the nearest end of a lease was %v away",
 		r.lost, r.pipelines, r.within, r.alone, r.nearest)
 	require.Zero(t, r.lost)
