@@ -35,6 +35,12 @@
 // (FencedLock.RaiseToken) to the largest token the resource has seen. With SQL
 // that is a SELECT max(…) over the fence column.
 //
+// A failover loses what its replica hadn't got: with the newest hold also its token,
+// which the next holder is then given, too. Where that matters, use
+// holdfast.WithReplicas, or remember the holder beside the token ([Table.By],
+// [Values.By]): the same token from another one is refused, and that one raises the
+// tokens and locks anew.
+//
 // A hold of another kind of lock has token 0, which every call here refuses
 // (holdfast.ErrInvalid): an unfenced write is a mistake, not a default.
 package fence

@@ -14,11 +14,15 @@ var ErrStale = errors.New("fence: a newer holder was here")
 
 // StaleError is ErrStale with the numbers.
 type StaleError struct {
-	// Token is the caller's, Seen the larger one that the resource has seen.
+	// Token is the caller's, Seen the larger one that the resource has seen. If they
+	// are equal, another holder has written with that token: see By.
 	Token, Seen int64
 }
 
 func (e *StaleError) Error() string {
+	if e.Seen == e.Token {
+		return fmt.Sprintf("%v: token %d was seen from another holder, so Redis has lost tokens: raise them (FencedLock.RaiseToken) and lock anew: nothing was written", ErrStale, e.Token)
+	}
 	return fmt.Sprintf("%v: token %d, but %d was seen: nothing was written", ErrStale, e.Token, e.Seen)
 }
 

@@ -31,8 +31,9 @@ const (
 //
 // A Table has no state; it may be used from any goroutine.
 type Table struct {
-	dialect           Dialect
-	table, key, fence string // quoted
+	dialect                   Dialect
+	table, key, fence, holder string // quoted; no holder: empty
+	by                        string
 }
 
 // Names says what a table and its columns are called, as the database spells
@@ -44,6 +45,9 @@ type Names struct {
 	Key string
 	// Fence is the column that holds the largest token.
 	Fence string
+	// Holder is the column, of text, that holds who has that token: see Table.By.
+	// Empty: there is none.
+	Holder string
 }
 
 // NewTable checks the names: letters, digits and underscores, not a digit first.
@@ -72,7 +76,26 @@ func NewTable(d Dialect, n Names) (*Table, error) {
 	if t.key == t.fence {
 		return nil, invalid("key and fence are one column, %s", t.key)
 	}
+	if n.Holder == "" {
+		return t, nil
+	}
+	if t.holder, err = quote("holder column", n.Holder); err != nil {
+		return nil, err
+	}
+	if t.holder == t.key || t.holder == t.fence {
+		return nil, invalid("the holder has the column %s of the key or the fence", t.holder)
+	}
 	return t, nil
+}
+
+// By is t for the writes of one holder: pass Hold.Owner. The same token from another
+// holder is then ErrStale. Two holders have one token if Redis has lost the grant of
+// the earlier, as a failover can; see the package comment. It needs Names.Holder, and a
+// table with that column takes no writes without By: ErrInvalid, from each of them.
+func (t *Table) By(holder string) *Table {
+	by := *t
+	by.by = holder
+	return &by
 }
 
 // quote checks a name, so that none can carry SQL, and quotes it, so that a word
@@ -136,8 +159,17 @@ func (t *Table) update(ctx context.Context, db DB, token int64, key any, set []A
 		s.text(c + " = ").param(set[i].value).text(", ")
 	}
 	s.text(t.fence + " = ").param(token)
+	if t.holder != "" {
+		s.text(", " + t.holder + " = ").param(t.by)
+	}
 	s.text(" WHERE " + t.key + " = ").param(key)
-	s.text(" AND coalesce(" + t.fence + ", 0) <= ").param(token)
+	if t.holder == "" {
+		s.text(" AND coalesce(" + t.fence + ", 0) <= ").param(token)
+	} else {
+		s.text(" AND (coalesce(" + t.fence + ", 0) < ").param(token)
+		s.text(" OR " + t.fence + " = ").param(token)
+		s.text(" AND (" + t.holder + " IS NULL OR " + t.holder + " = ").param(t.by).text("))")
+	}
 	return t.run(ctx, db, "update", s, token, key)
 }
 
@@ -155,16 +187,29 @@ func (t *Table) Put(ctx context.Context, db DB, token int64, key any, set ...Ass
 		return err
 	}
 	s := statement{dialect: t.dialect}
-	s.text("INSERT INTO " + t.table + " (" + strings.Join(append([]string{t.key, t.fence}, columns...), ", ") + ") VALUES (")
+	own := []string{t.key, t.fence}
+	if t.holder != "" {
+		own = append(own, t.holder)
+	}
+	s.text("INSERT INTO " + t.table + " (" + strings.Join(append(own, columns...), ", ") + ") VALUES (")
 	s.param(key).text(", ").param(token)
+	if t.holder != "" {
+		s.text(", ").param(t.by)
+	}
 	for _, a := range set {
 		s.text(", ").param(a.value)
 	}
 	s.text(") ON CONFLICT (" + t.key + ") DO UPDATE SET " + t.fence + " = excluded." + t.fence)
-	for _, c := range columns {
+	for _, c := range append(own[2:], columns...) {
 		s.text(", " + c + " = excluded." + c)
 	}
-	s.text(" WHERE coalesce(" + t.table + "." + t.fence + ", 0) <= excluded." + t.fence)
+	seen, whose := t.table+"."+t.fence, t.table+"."+t.holder
+	if t.holder == "" {
+		s.text(" WHERE coalesce(" + seen + ", 0) <= excluded." + t.fence)
+	} else {
+		s.text(" WHERE coalesce(" + seen + ", 0) < excluded." + t.fence)
+		s.text(" OR " + seen + " = excluded." + t.fence + " AND (" + whose + " IS NULL OR " + whose + " = excluded." + t.holder + ")")
+	}
 	return t.run(ctx, db, "put", s, token, key)
 }
 
@@ -186,7 +231,7 @@ func (t *Table) Seen(ctx context.Context, db DB, key any) (int64, error) {
 
 // run executes a conditional write, and finds out why it changed nothing.
 func (t *Table) run(ctx context.Context, db DB, what string, s statement, token int64, key any) error {
-	for range tries {
+	for try := range tries {
 		res, err := db.ExecContext(ctx, s.query.String(), s.args...)
 		if err != nil {
 			return fmt.Errorf("fence: %s %s: %w", what, t.table, err)
@@ -204,7 +249,7 @@ func (t *Table) run(ctx context.Context, db DB, what string, s statement, token 
 		switch {
 		case err != nil:
 			return err
-		case seen > token:
+		case seen > token, t.holder != "" && seen == token && try == tries-1:
 			return &StaleError{Token: token, Seen: seen}
 		}
 		// Between the two statements the row came, or its fence was lowered.
@@ -220,14 +265,17 @@ func (t *Table) check(token int64, set []Assignment) ([]string, error) {
 	if err := checkToken(token); err != nil {
 		return nil, err
 	}
+	if (t.holder == "") != (t.by == "") {
+		return nil, invalid("By and Names.Holder go together: a table that remembers holders takes writes of named ones only, any other of none")
+	}
 	columns := make([]string, len(set))
 	for i, a := range set {
 		c, err := quote("column", a.column)
 		if err != nil {
 			return nil, err
 		}
-		if c == t.key || c == t.fence {
-			return nil, invalid("column %s is key or fence: it is not set by hand", c)
+		if c == t.key || c == t.fence || c == t.holder {
+			return nil, invalid("column %s is key, fence or holder: it is not set by hand", c)
 		}
 		columns[i] = c
 	}

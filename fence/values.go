@@ -22,8 +22,9 @@ var setScript = redis.NewScript(setSrc)
 //
 // A Values has no state; it may be used from any goroutine.
 type Values struct {
-	rdb  redis.Scripter
-	keep time.Duration
+	rdb    redis.Scripter
+	keep   time.Duration
+	holder string
 }
 
 // ValuesOption configures Values.
@@ -59,6 +60,16 @@ func NewValues(rdb redis.Scripter, opts ...ValuesOption) (*Values, error) {
 		}
 	}
 	return v, nil
+}
+
+// By is v for the writes of one holder: pass Hold.Owner. The holder of the largest
+// token is then remembered beside it, and the same token from another one is
+// ErrStale. Two holders have one token if Redis has lost the grant of the earlier,
+// as a failover can; see the package comment. All writers of a key use By, or none.
+func (v *Values) By(holder string) *Values {
+	by := *v
+	by.holder = holder
+	return &by
 }
 
 // Set writes a value, if no newer holder has. ttl is the life of the value, in
@@ -103,7 +114,7 @@ func (v *Values) run(ctx context.Context, key string, token int64, write ...any)
 	if err != nil {
 		return err
 	}
-	args := append([]any{token, wholeMillis(v.keep)}, write...)
+	args := append([]any{token, wholeMillis(v.keep), v.holder}, write...)
 	answer, err := setScript.Run(ctx, v.rdb, []string{key, fence}, args...).Int64()
 	switch {
 	case err != nil:
