@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help test bench chaos chaos-long redisson lint fmt tidy
+.PHONY: help test bench chaos chaos-long redisson trials soak lint fmt tidy
 
 BENCH ?= .
 BENCHTIME ?= 1x
@@ -25,6 +25,10 @@ chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.
 redisson: ## side by side with a real Redisson (brings a JDK and Maven where it can)
 	@scripts/test.sh --setup
 	@go test -race -count=1 -timeout 6m -v -run '$(or $(RUN),.)' ./integration/redisson
+
+trials: ## what docs/reliability.md tells, measured: losses, failovers, restarts; BENCH=regexp chooses, e.g. make trials BENCH=Loss
+	@scripts/test.sh --setup
+	@go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m ./integration/trials
 
 soak: ## all primitives for 10 minutes (SOAK), draws docs/soak.svg; fails if heap, goroutines, keys or connections grow
 	@scripts/test.sh --setup

@@ -32,7 +32,7 @@ func (p promotion) link() string {
 	if p.lag {
 		return "has stopped up to 20 ms before"
 	}
-	return "is idle but for this"
+	return "keeps up as it can"
 }
 
 // promoted is what came of it.
