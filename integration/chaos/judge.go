@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/integration/internal/history"
+	"github.com/holdfast-go/holdfast/integration/internal/worker"
 )
 
 // verdict is what is said of a run.
@@ -50,17 +51,31 @@ func (v verdict) String() string {
 		len(v.violations), v.longest.Round(time.Millisecond))
 }
 
+// recorded is what all processes have written down so far.
+func (r *runner) recorded() (*history.History, error) {
+	files, err := filepath.Glob(filepath.Join(r.dir, "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	return history.Load(files...)
+}
+
+// conserve has the permits counted that are left when all clients have ended.
+func (r *runner) conserve(ctx context.Context) error {
+	h, err := r.recorded()
+	if err != nil {
+		return err
+	}
+	return worker.Conserve(ctx, r.task()(history.Judge, 0, ""), h, r.world.events)
+}
+
 // judge reads what all processes wrote down, and checks it.
 func (r *runner) judge(context.Context) (verdict, error) {
 	v := verdict{cfg: r.config, violations: slices.Concat(r.world.wrong, r.violation), faults: r.world.done, outcomes: make(map[history.Outcome]int)}
 	if err := r.world.events.Close(); err != nil {
 		return v, err
 	}
-	files, err := filepath.Glob(filepath.Join(r.dir, "*.jsonl"))
-	if err != nil {
-		return v, err
-	}
-	h, err := history.Load(files...)
+	h, err := r.recorded()
 	if err != nil {
 		return v, err
 	}

@@ -227,6 +227,9 @@ func (r *runner) work(ctx context.Context) error {
 		return errors.New("interrupted")
 	}
 	r.unplanned = watch.close()
+	if err := r.conserve(ctx); err != nil {
+		return err
+	}
 	left, err := leftovers(ctx, r.top, r.world.done[killClient] > 0)
 	r.violation = append(r.violation, left...)
 	return err

@@ -117,7 +117,7 @@ func (v *view) held() {
 		case op.looks() && op.Outcome == Done:
 			s.loose = true
 			if op.Call == Available {
-				if op.Process != Judge || len(v.losses) > 0 {
+				if op.Process != Judge || len(v.losses) > 0 || !v.wasSet() {
 					continue // what is renewed, lost or about to be given back counts, too
 				}
 			}
@@ -193,11 +193,19 @@ func (v *view) permits() {
 			v.add(s, done, op.End, op.End)
 		case op.gives():
 			v.add(s, done, op.Start, op.Start)
-		case op.Call == Available && op.Outcome == Done:
+		case op.Call == Available && op.Outcome == Done && v.wasSet():
 			s.slack = v.slack(op)
 			v.add(s, op.answer(), op.Start, op.End)
 		}
 	}
+}
+
+// wasSet reports whether somebody knows that there is a number of permits. If all
+// who set it left without an answer there may be none.
+func (v *view) wasSet() bool {
+	return slices.ContainsFunc(v.ops, func(op *Op) bool {
+		return op.Call == Set && (op.Outcome == Done || op.Outcome == Refused)
+	})
 }
 
 // slack is how many permits fewer than it should a look may see, because calls

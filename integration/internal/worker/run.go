@@ -156,18 +156,36 @@ func (p *process) close() error {
 	case <-time.After(2 * p.Settle):
 		err = fmt.Errorf("worker: Shutdown didn't return within %v", 2*p.Settle)
 	}
-	if s := p.rdb.PoolStats(); err == nil && s.TotalConns != s.IdleConns {
-		err = fmt.Errorf("worker: %d connections are in use after Close", s.TotalConns-s.IdleConns)
+	used := func() uint32 { s := p.rdb.PoolStats(); return s.TotalConns - s.IdleConns }
+	if !within(lingers, func() bool { return used() == 0 }) && err == nil {
+		err = fmt.Errorf("worker: %d connections are in use after Shutdown", used())
 	}
 	return errors.Join(err, p.rdb.Close())
 }
 
 // leaks answers goroutines that are left, in words.
 func (p *process) leaks(before goleak.Option) string {
-	if err := goleak.Find(before); err != nil {
-		return err.Error()
+	var left error
+	if !within(lingers, func() bool { left = goleak.Find(before); return left == nil }) {
+		return left.Error()
 	}
 	return ""
+}
+
+// lingers is how long go-redis may take to end what it had begun: to connect, for
+// example.
+const lingers = 5 * time.Second
+
+// within asks again and again, for so long at most, whether something is so.
+func within(d time.Duration, is func() bool) bool {
+	for end := time.Now().Add(d); ; <-time.After(10 * time.Millisecond) {
+		if is() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
 }
 
 func (p *process) count(o history.Outcome) {

@@ -44,6 +44,14 @@ func runWorkers(t *testing.T, n int, d time.Duration, mod func(*Config)) *histor
 	}
 	h, err := history.Load(paths...)
 	require.NoError(t, err)
+
+	last := filepath.Join(dir, "0.jsonl")
+	w, err := history.Create(last, history.Judge)
+	require.NoError(t, err)
+	require.NoError(t, Conserve(t.Context(), Config{Addrs: []string{server.Addr()}, Lease: time.Second}, h, w))
+	require.NoError(t, w.Close())
+	h, err = history.Load(append(paths, last)...)
+	require.NoError(t, err)
 	return h
 }
 
