@@ -50,7 +50,7 @@ func (f *handover) Begin(ctx context.Context, w *world) error {
 	// Sentinels may give up: the one that promotes a replica, if another one makes
 	// it follow again.
 	return retry(ctx, func() error {
-		ctx, cancel := context.WithTimeout(ctx, patience/3)
+		ctx, cancel := context.WithTimeout(ctx, patience/6)
 		defer cancel()
 		_, err := w.top.Failover(ctx, f.old)
 		return err

@@ -44,10 +44,10 @@ var orderFaults = []kind{
 		new: func(event) fault { return &denial{take: []string{"resetchannels"}, give: []string{"&*"}} },
 	},
 	{
-		name: "no-subscribe", does: "ACL: the clients' user loses the right to SUBSCRIBE and SSUBSCRIBE",
+		name: "no-subscribe", does: "ACL: the clients' user loses all commands of publish/subscribe but PUBLISH",
 		lane: orders, least: 300 * time.Millisecond, most: 2 * time.Second,
 		new: func(event) fault {
-			return &denial{take: []string{"-subscribe", "-ssubscribe"}, give: []string{"+subscribe", "+ssubscribe"}}
+			return &denial{take: []string{"-@pubsub", "+publish"}, give: []string{"+@all"}}
 		},
 	},
 }

@@ -131,8 +131,9 @@ func haunt(ctx context.Context, w *world, events []event, began time.Time, end t
 	wg.Wait()
 }
 
-// patience bounds how long it may take to begin a fault, and to put it right.
-const patience = 20 * time.Second
+// patience bounds how long it may take to begin a fault, and to put it right: on a
+// machine with much else to do, servers take their time.
+const patience = time.Minute
 
 // suffer lets one fault happen.
 func (w *world) suffer(ctx context.Context, k kind, e event, began time.Time) {
@@ -144,7 +145,7 @@ func (w *world) suffer(ctx context.Context, k kind, e event, began time.Time) {
 	if a, ok := f.(aimed); ok {
 		if err := a.Aim(bounded, w, &note); err != nil {
 			if ctx.Err() == nil {
-				w.failed("%s found nothing to happen to: %v", e.Kind, err)
+				w.failed("nemesis: %s found nothing to happen to: %v", e.Kind, err)
 			}
 			return
 		}
@@ -156,7 +157,7 @@ func (w *world) suffer(ctx context.Context, k kind, e event, began time.Time) {
 	id := w.events.Begins(note)
 	err := f.Begin(bounded, w)
 	if err != nil && ctx.Err() == nil {
-		w.failed("%s could not begin: %v", e.Kind, err)
+		w.failed("nemesis: %s could not begin: %v", e.Kind, err)
 	}
 	if err == nil {
 		sleepUntil(ctx, time.Now().Add(e.For))
@@ -165,7 +166,7 @@ func (w *world) suffer(ctx context.Context, k kind, e event, began time.Time) {
 	bounded, cancel = context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := f.End(bounded, w); err != nil && ctx.Err() == nil {
-		w.failed("%s could not be put right: %v", e.Kind, err)
+		w.failed("nemesis: %s could not be put right: %v", e.Kind, err)
 	}
 	w.events.Ends(id)
 	w.mu.Lock()

@@ -55,7 +55,7 @@ func (l *lookout) watch(ctx context.Context) {
 			err := l.w.top.Await(bounded)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				l.w.failed("after a failover that nobody asked for the servers don't come to rest: %v", err)
+				l.w.failed("nemesis: after a failover that nobody asked for the servers don't come to rest: %v", err)
 			}
 			e.End = history.Now()
 			l.seen = append(l.seen, e)
