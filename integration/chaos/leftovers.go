@@ -22,8 +22,14 @@ func lasting(key string) bool {
 			return true
 		}
 	}
-	return strings.Contains(key, "holdfast:req:") // markers of requests
+	return false
 }
+
+// marks are the markers of requests. They outlive who made them, by markers at
+// most, and nobody waits for that: each is judged by its time to live.
+func marks(key string) bool { return strings.Contains(key, "holdfast:req:") }
+
+const markers = 75 * time.Second
 
 // queues are places of waiters. Those of a killed process stay until somebody comes
 // by, or until they expire.
@@ -101,7 +107,7 @@ func keysLeft(ctx context.Context, rdb *redis.Client, killed bool) (left []strin
 	keys := rdb.Scan(ctx, 0, "*", 1000).Iterator()
 	var names []string
 	for keys.Next(ctx) {
-		if !lasting(keys.Val()) {
+		if marks(keys.Val()) || !lasting(keys.Val()) {
 			names = append(names, keys.Val())
 		}
 	}
@@ -117,6 +123,7 @@ func keysLeft(ctx context.Context, rdb *redis.Client, killed bool) (left []strin
 				return nil, err
 			}
 		case ttl == -2: // it has gone
+		case ttl > 0 && ttl <= markers && marks(key):
 		case ttl > 0 && killed && queues(key):
 		default:
 			left = append(left, fmt.Sprintf("key %s, time to live %v", key, ttl))

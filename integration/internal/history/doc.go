@@ -96,5 +96,8 @@
 // before all who asked later, unless it was silent for 15 s; no call takes longer
 // than its bound and 10 s from the end of the last fault that it met, and none
 // without a bound waits for 10 s, without a fault, for what nobody can have; no
-// process reports goroutines or connections that were left.
+// process reports goroutines or connections that were left. What is left in the
+// servers the runner looks for: keys, but for numbers that were set; subscriptions;
+// connections. Markers of requests live for 70 s, and are judged by having no more
+// than that to live.
 package history
