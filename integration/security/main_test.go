@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
@@ -20,6 +21,7 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(goRedisLog{})
 	// These tests wait more than they compute.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil {

@@ -38,7 +38,7 @@ func main() {
 	svg := flag.String("svg", "", "file to draw the curves into")
 	flag.Parse()
 	cfg.every = max(cfg.duration/300, 200*time.Millisecond)
-	cfg.lease = 10 * time.Second // a machine with other work stalls
+	cfg.lease = 30 * time.Second // as by default: a machine with other work stalls
 	if flag.NArg() > 0 || cfg.duration < time.Second || cfg.clients < 1 || cfg.workers < 1 || cfg.pace <= 0 {
 		flag.Usage()
 		os.Exit(2)

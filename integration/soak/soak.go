@@ -30,8 +30,12 @@ type result struct {
 // ourselves is the name of the connections that look at the server.
 const ourselves = "soak"
 
+// patience is how long a call may go without an answer: growth is looked for here,
+// not delay.
+const patience = 30 * time.Second
+
 // settles is how long what goes on behind the calls, and leases, may take in the end.
-const settles = 30 * time.Second
+const settles = time.Minute
 
 func soak(ctx context.Context, cfg config, srv *redistest.Server, out io.Writer) (*result, error) {
 	opts := srv.Options()
@@ -46,7 +50,7 @@ func soak(ctx context.Context, cfg config, srv *redistest.Server, out io.Writer)
 	r := &result{cfg: cfg, tally: newTally(), series: newSeries(cfg)}
 	var clients []*holdfast.Client
 	for range cfg.clients {
-		c, err := holdfast.Open(fmt.Sprintf("%s?pool_size=%d", srv.URL(), poolSize), holdfast.WithLease(cfg.lease))
+		c, err := holdfast.Open(fmt.Sprintf("%s?pool_size=%d&pool_timeout=1m", srv.URL(), poolSize), holdfast.WithLease(cfg.lease), holdfast.WithCommandTimeout(patience))
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +192,7 @@ func isMarker(key string) bool {
 func comeAndGo(ctx context.Context, srv *redistest.Server, lease time.Duration, t *tally) {
 	for i := 0; ctx.Err() == nil; i++ {
 		t.count("client", func() error {
-			c, err := holdfast.Open(srv.URL()+"?pool_size=2", holdfast.WithLease(lease))
+			c, err := holdfast.Open(srv.URL()+"?pool_size=2&pool_timeout=1m", holdfast.WithLease(lease), holdfast.WithCommandTimeout(patience))
 			if err != nil {
 				return err
 			}
