@@ -207,8 +207,8 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 			continue
 		}
 		seen = append(seen, l)
-		if at := l.Watch.RenewAt; l.Watch.Parked || at.IsZero() || at.After(horizon) {
-			continue
+		if at := l.Watch.RenewAt; l.Watch.Parked || at.IsZero() || at.After(horizon) || l.Watch.Sent > 0 && at.After(now) {
+			continue // nothing to do, or the answer to the one under way may still come
 		}
 		if l.Holder.Orphaned() {
 			l.Watch.RenewAt = time.Time{}
