@@ -88,11 +88,15 @@ var works = []func(ctx context.Context, c *holdfast.Client, name string) error{
 	func(ctx context.Context, c *holdfast.Client, name string) error { return hold(ctx, c.Lock(name)) },
 	func(ctx context.Context, c *holdfast.Client, name string) error { return hold(ctx, c.FairLock(name)) },
 	func(ctx context.Context, c *holdfast.Client, name string) error { return hold(ctx, c.FencedLock(name)) },
-	func(ctx context.Context, c *holdfast.Client, name string) error { return hold(ctx, c.SpinLock(name, nil)) },
+	func(ctx context.Context, c *holdfast.Client, name string) error {
+		return hold(ctx, c.SpinLock(name, nil))
+	},
 	func(ctx context.Context, c *holdfast.Client, name string) error {
 		return hold(ctx, c.MultiLock(c.Lock(name)))
 	},
-	func(ctx context.Context, c *holdfast.Client, name string) error { return hold(ctx, c.RWLock(name).Read()) },
+	func(ctx context.Context, c *holdfast.Client, name string) error {
+		return hold(ctx, c.RWLock(name).Read())
+	},
 	func(ctx context.Context, c *holdfast.Client, name string) error {
 		return hold(ctx, c.RWLock(name).Write())
 	},

@@ -146,5 +146,3 @@ func TestPasswordsAreNotTold(t *testing.T) {
 	})
 	t.Cleanup(func() { requireNoPassword(t, spoken.String()) })
 }
-
-
