@@ -162,11 +162,14 @@ func (r refusal) Unwrap() error { return r.cause }
 
 // Release gives n permits back, as if they had not been taken: the newest grants,
 // whoever got them, leave the window, as many as there are. (With PerClient: those
-// of this client.) It does so even if ctx has ended, and goes on behind a caller
-// whose ctx ends meanwhile. Errors: ErrUncertain if no answer came, or ctx ended
-// before it: it is sent on for a minute; ErrInvalid for n below 1 or above 2^32-1, if
-// no rate is set, for a bad name, or if the name holds something else;
-// ErrUnavailable; ErrDenied; ErrClosed.
+// of this client.) Should one of them be a grant whose caller has left, and which is
+// being undone at that moment, a permit is missing until an interval has passed.
+//
+// It does so even if ctx has ended, and goes on behind a caller whose ctx ends
+// meanwhile. Errors: ErrUncertain if no answer came, or ctx ended before it: it is
+// sent on for a minute; ErrInvalid for n below 1 or above 2^32-1, if no rate is set,
+// for a bad name, or if the name holds something else; ErrUnavailable; ErrDenied;
+// ErrClosed.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
 	const what = "give back permits of limiter"
 	if err := l.checkPermits(what, n); err != nil {

@@ -304,3 +304,22 @@ func awaitServerConns(ctx context.Context, t *testing.T, rdb *redis.Client, n in
 	}
 	redistest.Eventually(t, patience, func() bool { return count() == n }, "the server has %d connections, want %d", count(), n)
 }
+
+func TestRefusalTakesTheReplysPlace(t *testing.T) {
+	p, via, direct, ctx := setup(t)
+	f := p.Add(Rule{Match: Cmd("incr"), Times: 2, Do: Refusal("OOPS not now")})
+	require.EqualError(t, via.Incr(ctx, "n").Err(), "OOPS not now")
+
+	pipe := via.Pipeline()
+	set := pipe.Set(ctx, "k", "v", 0)
+	incr := pipe.Incr(ctx, "n")
+	get := pipe.Get(ctx, "k")
+	_, err := pipe.Exec(ctx)
+	require.EqualError(t, err, "OOPS not now")
+	require.NoError(t, set.Err())
+	require.EqualError(t, incr.Err(), "OOPS not now", "in its place among the others")
+	require.Equal(t, "v", get.Val())
+	require.Equal(t, 2, f.Hits())
+	require.EqualValues(t, 1, via.Incr(ctx, "n").Val())
+	require.Equal(t, "1", direct.Get(ctx, "n").Val(), "the server never saw them")
+}

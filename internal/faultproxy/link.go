@@ -179,7 +179,7 @@ func (l *link) writeBackend(backend net.Conn) {
 // reports whether to go on.
 func (l *link) forward(rq request, out *bufio.Writer) bool {
 	switch k := rq.fault.kindOf(); k {
-	case dropRequest:
+	case dropRequest, answerRequest:
 		rq.fault.hit()
 		l.mark(rq)
 		return true
@@ -234,9 +234,14 @@ func (l *link) mark(rq request) {
 func (l *link) settle() {
 	for r := l.m.head(); r != nil && r.marker; r = l.m.head() {
 		l.m.pop()
-		if r.fault.kindOf() == closeBeforeForward {
+		switch r.fault.kindOf() {
+		case closeBeforeForward:
 			l.replies.push(reply{close: true})
-		} else {
+		case answerRequest:
+			if !l.silent {
+				l.replies.push(reply{raw: []byte("-" + r.fault.rule.Do.text + "\r\n"), due: l.p.arrival()})
+			}
+		default:
 			l.missing(r)
 		}
 	}

@@ -62,11 +62,12 @@ const (
 	delayReply
 	holdReply
 	holdRequest
+	answerRequest
 )
 
 // onRequest reports whether the fault happens before the request is forwarded.
 func (k kind) onRequest() bool {
-	return k == dropRequest || k == closeBeforeForward || k == holdRequest
+	return k == dropRequest || k == closeBeforeForward || k == holdRequest || k == answerRequest
 }
 
 // Action is what a rule does to a request or its reply.
@@ -74,6 +75,7 @@ type Action struct {
 	kind  kind
 	delay time.Duration
 	until <-chan struct{}
+	text  string
 }
 
 // The actions without a parameter.
@@ -107,6 +109,10 @@ func HoldReply(ch <-chan struct{}) Action { return Action{kind: holdReply, until
 // meanwhile or Cut has: a copy that arrives late. Only the proxy's Close, or the
 // end of the server's connection, makes it vanish.
 func HoldRequest(ch <-chan struct{}) Action { return Action{kind: holdRequest, until: ch} }
+
+// Refusal answers with an error reply of that text ("LOADING Redis is loading …") in
+// the server's place, which never sees the request.
+func Refusal(text string) Action { return Action{kind: answerRequest, text: text} }
 
 // Rule says which requests meet with which fault.
 type Rule struct {

@@ -273,7 +273,7 @@ func notHeldSaysWhy(t *testing.T, k Kind) {
 	require.Equal(t, errs.GivenBack, reason(t, l.Unlock(ctx)))
 	require.Equal(t, errs.GivenBack, reason(t, h.Unlock(ctx)))
 
-	h, err = l.Lock(ctx, hold.Lease(20*time.Millisecond))
+	h, err = l.Lock(ctx, hold.Lease(200*time.Millisecond)) // enough for several servers, one by one
 	require.NoError(t, err)
 	<-h.Context().Done()
 	require.Equal(t, errs.Lost, reason(t, h.Unlock(ctx)))

@@ -59,8 +59,8 @@ func findBinary() (string, error) {
 		"(Debian and Ubuntu: apt-get install redis-server; macOS: brew install redis) or name one in %s", binaryEnv)
 }
 
-// freePort finds a port on 127.0.0.1 that nobody listens on just now.
-func freePort() (int, error) {
+// FreePort finds a port on 127.0.0.1 that nobody listens on just now.
+func FreePort() (int, error) {
 	var err error
 	for range 200 {
 		port := portMin + rand.IntN(portMax-portMin)

@@ -115,7 +115,7 @@ func start(bin, dir string, args []string) (*Server, error) {
 	var err error
 	s := &Server{bin: bin, dir: dir, args: args, password: argValue(args, "--requirepass")}
 	for range portAttempts {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		if err = s.launch(time.Now().Add(startTimeout)); !errors.Is(err, errPortTaken) {
