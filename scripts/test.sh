@@ -11,6 +11,8 @@
 #   TIMEOUT                 limit for one package (10m)
 #   HOLDFAST_REDIS_SERVER   server to use instead of redis-server or
 #                           valkey-server from PATH
+#   HOLDFAST_TEST_SERVERS   further servers, as in PATH, for the tests of versions,
+#                           instead of those that scripts/servers.sh brings
 set -euo pipefail
 case ${HOLDFAST_REDIS_SERVER:-} in
   [!/]*/*) HOLDFAST_REDIS_SERVER=$PWD/$HOLDFAST_REDIS_SERVER ;; # tests run elsewhere
@@ -110,6 +112,10 @@ HELP
 }
 
 setup
+versions=
+if [ -z "${HOLDFAST_TEST_SERVERS:-}" ]; then
+  scripts/servers.sh >/dev/null || versions=missing # it says which
+fi
 if [ -n "$setup_only" ]; then
   exit 0
 fi
@@ -136,3 +142,7 @@ echo "the workspace: build and test with the race detector"
 read -ra pkgs <<<"${PKGS:-work}"
 go build -race "${pkgs[@]}" # here, as -p below slows compiling down too
 go test -race -count=1 -timeout "${TIMEOUT:-10m}" -p "$P" "${pkgs[@]}" "$@"
+if [ -z "${HOLDFAST_TEST_IMAGE:-}" ] && [ "${CI:-}" != true ]; then
+  echo "NOT RUN: CONTAINERS: scripts/containers.sh DOES"
+fi
+[ -z "$versions" ] || [ "${CI:-}" != true ]

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -19,21 +20,35 @@ type Proxies struct {
 // Proxies puts a fault proxy before each server. Several sets may stand beside each
 // other: one for each client, say. The caller closes them, after the clients.
 func (t *Topology) Proxies() (*Proxies, error) {
-	p := &Proxies{endpoint: t.Endpoint(), byAddr: make(map[string]*faultproxy.Proxy)}
+	return NewProxies(t.Endpoint(), t.Addrs())
+}
+
+// Addrs are the addresses of all servers, the sentinels included.
+func (t *Topology) Addrs() (addrs []string) {
+	for _, n := range slices.Concat(t.nodes, t.sentinels) {
+		addrs = append(addrs, n.Addr())
+	}
+	return addrs
+}
+
+// NewProxies is Topology.Proxies for servers that somebody else has started: all
+// those at addrs.
+func NewProxies(e Endpoint, addrs []string) (*Proxies, error) {
+	p := &Proxies{endpoint: e, byAddr: make(map[string]*faultproxy.Proxy)}
 	p.endpoint.Via = make(map[string]string)
 	p.close = sync.OnceFunc(func() {
 		for _, x := range p.byAddr {
 			x.Close()
 		}
 	})
-	for _, n := range slices.Concat(t.nodes, t.sentinels) {
-		x, err := faultproxy.NewFor(n.Addr())
+	for _, addr := range addrs {
+		x, err := faultproxy.NewFor(addr)
 		if err != nil {
 			p.close()
-			return nil, n.wrap("proxy for", err)
+			return nil, fmt.Errorf("topology: proxy for %s: %w", addr, err)
 		}
-		p.byAddr[n.Addr()] = x
-		p.endpoint.Via[n.Addr()] = x.Addr()
+		p.byAddr[addr] = x
+		p.endpoint.Via[addr] = x.Addr()
 	}
 	return p, nil
 }
@@ -59,6 +74,13 @@ func (p *Proxies) Add(r faultproxy.Rule) []*faultproxy.Fault {
 		faults = append(faults, x.Add(r))
 	}
 	return faults
+}
+
+// Cut closes all connections through them.
+func (p *Proxies) Cut() {
+	for _, x := range p.byAddr {
+		x.Cut()
+	}
 }
 
 // Close ends them and all connections through them.
