@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,7 +44,7 @@ func queues(key string) bool {
 // leftovers answers what the clients, all of which have ended, left in the servers.
 // The holds of those that were killed have a lease to run out.
 func leftovers(ctx context.Context, top *topology.Topology, killed bool) (left []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*lease+5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*lease+patience/2)
 	defer cancel()
 	err = retry(ctx, func() error {
 		left = nil
