@@ -51,7 +51,7 @@ var disasters = []disaster{
 // that is stopped, not dead, holds each command for as long as the read timeout,
 // which is 3 s by default.
 func connect(top *topology.Topology) redis.UniversalClient {
-	const timeout = time.Second
+	const timeout = 500 * time.Millisecond
 	e := top.Endpoint()
 	if top.Kind() == topology.Cluster {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: e.Addrs, ReadTimeout: timeout})
@@ -254,6 +254,7 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 	for _, h := range holds {
 		if h.Context().Err() != nil {
 			r.lost++
+			tb.Logf("%s: lost: %v", d.how, context.Cause(h.Context()))
 		} else if err := h.Unlock(ctx); err != nil {
 			tb.Errorf("%s: a hold that was kept isn't: %v", d.how, err)
 		}
