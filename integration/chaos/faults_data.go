@@ -32,7 +32,9 @@ func (emptied) Begin(_ context.Context, w *world) error {
 	return nil
 }
 
-func (emptied) End(_ context.Context, w *world) error { return w.top.Nodes()[0].RestartEmpty() }
+func (emptied) End(ctx context.Context, w *world) error {
+	return retry(ctx, w.top.Nodes()[0].RestartEmpty)
+}
 
 // eviction makes the memory of a master too small.
 type eviction struct {

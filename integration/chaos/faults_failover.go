@@ -96,5 +96,5 @@ func (f *deposed) Begin(ctx context.Context, w *world) error {
 }
 
 func (f *deposed) End(ctx context.Context, w *world) error {
-	return errors.Join(f.up(f.old), w.top.Await(ctx))
+	return errors.Join(retry(ctx, func() error { return f.up(f.old) }), w.top.Await(ctx))
 }

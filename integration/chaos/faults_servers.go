@@ -137,4 +137,5 @@ func (kill) Begin(_ context.Context, w *world) error {
 	return nil
 }
 
-func (kill) End(_ context.Context, w *world) error { return w.top.Nodes()[0].Restart() }
+// End tries again: on a busy machine a server may take too long to come up.
+func (kill) End(ctx context.Context, w *world) error { return retry(ctx, w.top.Nodes()[0].Restart) }

@@ -59,6 +59,11 @@ func run(ctx context.Context, cfg config, out io.Writer) (v verdict, err error) 
 		return v, err
 	}
 	if err := r.work(ctx); err != nil {
+		r.world.mu.Lock()
+		defer r.world.mu.Unlock()
+		for _, x := range r.world.wrong {
+			err = errors.Join(err, errors.New(x))
+		}
 		return v, err
 	}
 	return r.judge(ctx)
