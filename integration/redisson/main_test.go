@@ -41,6 +41,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(childEnv); spec != "" {
+		if err := child(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	// Tests sleep through leases; the processors limit nothing.
 	if err := flag.Set("test.parallel", "16"); err != nil {
