@@ -6,8 +6,8 @@
 #   scripts/test.sh --setup           only bring what is missing
 #
 #   PKGS                    packages to test (work: every module of the workspace)
-#   P                       test binaries at a time (half of the processors:
-#                           many tests measure time)
+#   P                       test binaries at a time (as many as processors:
+#                           most tests wait more than they compute)
 #   TIMEOUT                 limit for one package (10m)
 #   HOLDFAST_REDIS_SERVER   server to use instead of redis-server or
 #                           valkey-server from PATH
@@ -124,7 +124,7 @@ export GOWORK="$PWD/go.work" CGO_ENABLED=1
 HOLDFAST_REDIS_SERVER=$(server)
 export HOLDFAST_REDIS_SERVER
 cpus=$(getconf _NPROCESSORS_ONLN)
-P=${P:-$(((cpus + 1) / 2))}
+P=${P:-$cpus}
 
 echo "$(go version), $cpus processors, -p $P"
 "$HOLDFAST_REDIS_SERVER" --version
