@@ -33,6 +33,7 @@ var refusals = map[string]string{
 // While a server answers so, no caller hears of it who has the time to wait, holds
 // go on, and nothing happens twice.
 func TestTemporaryRefusals(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []topology.Kind{topology.Single, topology.Cluster} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -47,6 +48,7 @@ func TestTemporaryRefusals(t *testing.T) {
 // A redirection to a node that is the right one, or that sends back, is followed
 // until it leads somewhere.
 func TestRedirections(t *testing.T) {
+	t.Parallel()
 	top, p := start(t, topology.Cluster)
 	name := keyOf(t)
 	owner, err := top.Owner(t.Context(), name)
@@ -64,7 +66,7 @@ func TestRedirections(t *testing.T) {
 		"ASK":         "ASK " + slot + " " + owner.Addr(),
 		"ASK wrong":   "ASK " + slot + " " + wrong.Addr(),
 	} {
-		t.Run(what, func(t *testing.T) { temporarily(t, p, text) })
+		t.Run(what, func(t *testing.T) { t.Parallel(); temporarily(t, p, text) })
 	}
 }
 
@@ -145,6 +147,7 @@ func temporarily(t *testing.T, p scenario.Place, text string) {
 // The real thing: a script of somebody else that doesn't end, and a master that
 // turns replica.
 func TestServersThatAreBusyOrReadOnly(t *testing.T) {
+	t.Parallel()
 	top := topology.Run(t, topology.Single, topology.Options{Args: []string{"--lua-time-limit", "50"}})
 	p := scenario.On(top)
 	admin := top.Nodes()[0].Admin()
@@ -196,6 +199,7 @@ func TestServersThatAreBusyOrReadOnly(t *testing.T) {
 
 // A cluster that is down while a majority of its masters is gone, and up again.
 func TestClusterThatWasDown(t *testing.T) {
+	t.Parallel()
 	top := topology.Run(t, topology.Cluster, topology.Options{DownAfter: time.Second, Durable: true})
 	p := scenario.On(top)
 	c := p.With(t, locktest.Link{Lease: time.Minute})

@@ -59,7 +59,8 @@ func TestTopologies(t *testing.T) {
 	}
 }
 
-// A quorum of servers that are run in different ways.
+// A quorum of servers that are run in different ways. It gives each a part of the
+// lease to answer, so nothing runs beside it.
 func TestContractQuorum(t *testing.T) {
 	var ps []scenario.Place
 	var rdbs []redis.UniversalClient
