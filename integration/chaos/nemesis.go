@@ -92,13 +92,13 @@ func (w *world) master(ctx context.Context, pick uint64) (*topology.Node, error)
 	return masters[pick%uint64(len(masters))], nil
 }
 
-// onEach tells every server that holds data something. One that can't be reached is
-// left out: another fault may have taken it away.
+// onEach tells every server that holds data something. One that can't be reached, or
+// is just coming back, is left out: another fault may have taken it away.
 func (w *world) onEach(f func(n *topology.Node) error) error {
 	var all error
 	for _, n := range w.top.Nodes() {
 		var said redis.Error
-		if err := f(n); errors.As(err, &said) {
+		if err := f(n); errors.As(err, &said) && !redis.IsLoadingError(err) {
 			all = errors.Join(all, fmt.Errorf("%s: %w", n.Name(), err))
 		}
 	}
