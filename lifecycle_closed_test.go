@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestEveryCallAfterClose(t *testing.T) {
 	}
 	f, s, e, l, r := c.FencedLock("n"), c.Semaphore("n"), c.ExpirableSemaphore("n"), c.Latch("n"), c.RateLimiter("n")
 	const id = "00112233445566778899aabbccddeeff"
-	for what, call := range map[string]func() error{
+	maps.Copy(calls, map[string]func() error{
 		"CurrentToken": func() error { _, err := f.CurrentToken(ctx); return err }, "RaiseToken": func() error { return f.RaiseToken(ctx, 5) },
 		"DeleteToken":     func() error { _, err := f.DeleteToken(ctx); return err },
 		"TrySetPermits":   func() error { _, err := s.TrySetPermits(ctx, 1); return err },
@@ -59,9 +60,7 @@ func TestEveryCallAfterClose(t *testing.T) {
 		"r.Acquire": func() error { return r.Acquire(ctx, 1) }, "r.Release": func() error { return r.Release(ctx, 1) },
 		"r.SetRate": func() error { return r.SetRate(ctx, rlimiter.Overall, 1, time.Second) }, "r.Config": func() error { _, err := r.Config(ctx); return err },
 		"r.Available": func() error { _, err := r.Available(ctx); return err }, "Inspect": func() error { _, err := c.Inspect(ctx, "n"); return err },
-	} {
-		calls[what] = call
-	}
+	})
 	start := time.Now()
 	for what, call := range calls {
 		require.ErrorIs(t, call(), holdfast.ErrClosed, what)
