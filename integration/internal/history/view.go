@@ -185,7 +185,9 @@ func (v *view) permits() {
 		s := op.step(v.name)
 		switch {
 		case op.Start > end:
-		case op.Outcome == Done && op.End > end && !op.gives(): // before or after the loss, who knows
+		case op.Call == Set && op.Outcome == Done && op.End > end: // before or after the loss, who knows
+			v.add(s, answer{outcome: Unknown}, op.Start, op.Start)
+		case op.Outcome == Done && op.End > end && !op.gives(): // likewise
 		case op.Call == Set && op.Outcome != Refused:
 			v.add(s, op.answer(), op.Start, op.Start)
 		case op.takes() && op.Outcome == Done:
@@ -231,12 +233,12 @@ func (v *view) slack(look *Op) (n int64) {
 }
 
 // latch looks for the order of the calls that were answered. Each count-down that
-// was not may have taken effect from its begin on.
+// was not, or only after a loss of data, may have taken effect from its begin on.
 func (v *view) latch() {
 	end := v.end()
 	var open []int64
 	for _, op := range v.ops {
-		if op.Call == CountDown && op.Outcome != Done {
+		if op.Call == CountDown && (op.Outcome != Done || op.End > end) {
 			open = append(open, op.Start)
 		}
 	}
