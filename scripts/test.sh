@@ -11,6 +11,8 @@
 #   TIMEOUT                 limit for one package (10m)
 #   HOLDFAST_REDIS_SERVER   server to use instead of redis-server or
 #                           valkey-server from PATH
+#   HOLDFAST_WITHOUT_REDISSON=1   don't run beside a real Redisson, which needs a
+#                           JDK and Maven
 #   HOLDFAST_TEST_SERVERS   further servers, as in PATH, for the tests of versions,
 #                           instead of those that scripts/servers.sh brings
 set -euo pipefail
@@ -115,6 +117,11 @@ setup
 versions=
 if [ -z "${HOLDFAST_TEST_SERVERS:-}" ]; then
   scripts/servers.sh >/dev/null || versions=missing # it says which
+fi
+if [ "${HOLDFAST_WITHOUT_REDISSON:-}" != 1 ]; then
+  # Fetched here, so that a slow registry isn't a test's failure. What is missing
+  # it says, and the tests of integration/redisson fail.
+  scripts/redisson.sh >/dev/null || echo "NOT READY: SIDE BY SIDE WITH REDISSON"
 fi
 if [ -n "$setup_only" ]; then
   exit 0
