@@ -48,8 +48,9 @@ func Open(url string, opts ...Option) (*Client, error) {
 }
 
 // Dial makes the go-redis client that Open would use, for callers who need both:
-// give it to New, and close it after the holdfast client. Errors: ErrInvalid.
-// Nothing is sent.
+// give it to New, and close it after the holdfast client. It dials for as long as
+// dial_timeout in the URL says, 5 s by default, where Open takes the time of a
+// command. Errors: ErrInvalid. Nothing is sent.
 func Dial(url string) (redis.UniversalClient, error) { return dial(url, 0) }
 
 // dial is Dial with the time for one connection, if the URL doesn't say.

@@ -39,7 +39,11 @@
 // which the next holder is then given, too. Where that matters, use
 // holdfast.WithReplicas, or remember the holder beside the token ([Table.By],
 // [Values.By]): the same token from another one is refused, and that one raises the
-// tokens and locks anew.
+// tokens and locks anew. That helps where one grant was lost. Of several, as with a
+// busy name, a late one may have a larger token than the new holder's: only
+// holdfast.WithReplicas of all replicas helps there. A hold that was resumed
+// (Client.Resume) keeps its token under another owner, and so can't be told from a
+// token given out twice: don't combine By with Detach.
 //
 // A hold of another kind of lock has token 0, which every call here refuses
 // (holdfast.ErrInvalid): an unfenced write is a mistake, not a default.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// proofWithin is how long a link in doubt has for a sign of life.
+	// proofWithin is how long a link in doubt has for a sign of life once it is asked.
 	proofWithin = 500 * time.Millisecond
 	// settled is how old a connection has to be before it is made anew because of a
 	// doubt: a connection that breaks again and again isn't worth more.
@@ -87,7 +87,7 @@ func (l *link) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heardLocked()
-	l.begun, l.inDoubt, l.renewAt = l.lastRead, time.Time{}, time.Time{}
+	l.begun, l.inDoubt, l.askedAt, l.renewAt = l.lastRead, time.Time{}, time.Time{}, time.Time{}
 }
 
 // proveLocked answers what a link in doubt has to do now, and otherwise when it has
@@ -103,15 +103,19 @@ func (l *link) proveLocked(now time.Time) (kind string, again time.Time) {
 	case l.inDoubt.IsZero():
 		return "", again
 	case l.lastRead.After(l.inDoubt):
-		l.inDoubt = time.Time{}
+		l.inDoubt, l.askedAt = time.Time{}, time.Time{}
 		return "", again
-	case now.Sub(l.inDoubt) >= proofWithin:
+	case l.askedAt.IsZero():
+		// The time counts from here, not from the doubt: a busy machine may be late.
+		l.askedAt = now
+		if !l.pinged {
+			l.pinged = true
+			return "ping", now
+		}
+	case now.Sub(l.askedAt) >= proofWithin:
 		return "dead", now
-	case !l.pinged:
-		l.pinged = true
-		return "ping", now
 	}
-	if at := l.inDoubt.Add(proofWithin); again.IsZero() || at.Before(again) {
+	if at := l.askedAt.Add(proofWithin); again.IsZero() || at.Before(again) {
 		again = at
 	}
 	return "", again

@@ -92,9 +92,9 @@ type link struct {
 	pinged      bool      // since lastRead
 	emptySince  time.Time // since when there are no channels; zero if there are
 	sound       bool      // something was confirmed on this connection
-	// begun is when the connection was begun; zero: there is none. inDoubt and renewAt
+	// begun is when the connection was begun; zero: there is none. The others
 	// are for doubt.go; zero: there is no doubt.
-	begun, inDoubt, renewAt time.Time
+	begun, inDoubt, askedAt, renewAt time.Time
 }
 
 // verbs are the commands of one way of publishing.

@@ -204,9 +204,14 @@ if wait > 0 then
   if last then
     redis.call('PEXPIRE', alive, string.format('%.0f', last - now + 60000))
     -- If all who wait die and nobody comes by again, the queue goes a day after
-    -- the last place was kept.
+    -- the last place was kept. Redisson doesn't renew that time: with one of its
+    -- waiters in the queue it is ten years.
+    local stays = 86400000
+    if redis.call('ZCARD', alive) < redis.call('LLEN', queue) then
+      stays = 3650 * stays
+    end
     for _, key in ipairs({queue, timeout}) do
-      redis.call('PEXPIRE', key, string.format('%.0f', last - now + 86400000))
+      redis.call('PEXPIRE', key, string.format('%.0f', last - now + stays))
     end
   end
   rank = redis.call('ZRANK', timeout, owner)

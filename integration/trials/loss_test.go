@@ -146,6 +146,9 @@ func (s *scene) lose(how loss, holder func() redis.UniversalClient, strike func(
 			limit, cancel := context.WithTimeout(ctx, hang)
 			defer cancel()
 			next, err := s.theirs.Lock(s.names[i]).Lock(limit)
+			for err != nil && strings.Contains(err.Error(), "OOM command not allowed") {
+				next, err = s.theirs.Lock(s.names[i]).Lock(limit) // while keys are being evicted
+			}
 			t.taken, t.blind = time.Now(), h.Context().Err() == nil
 			if err != nil {
 				tb.Errorf("%s: nobody else gets the lock: %v", how.how, err)

@@ -65,7 +65,8 @@ func distrusted(err error) bool {
 		cert *tls.CertificateVerificationError // we don't trust the server
 		head tls.RecordHeaderError             // it speaks no TLS
 	)
-	if errors.As(err, &cert) || errors.As(err, &head) {
+	// Without a Conn the record came later, when a command may have run.
+	if errors.As(err, &cert) || errors.As(err, &head) && head.Conn != nil {
 		return true
 	}
 	if err == nil {

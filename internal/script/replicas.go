@@ -203,6 +203,7 @@ func (r *Runner) sendGroups(ctx context.Context, calls []Call, groups map[place]
 	var mu sync.Mutex
 	failed := make(map[int]error)
 	var wg sync.WaitGroup
+	answered := false
 	for p, group := range groups {
 		wg.Go(func() {
 			asked := time.Now()
@@ -224,13 +225,16 @@ func (r *Runner) sendGroups(ctx context.Context, calls []Call, groups map[place]
 					failed[n] = cerr
 					continue
 				}
-				r.recovered()
+				answered = true
 				replies[n].Val = cmds[i].Val()
 				r.judge(&calls[n], &replies[n], acks)
 			}
 		})
 	}
 	wg.Wait()
+	if answered { // not before: it may ask Redis, and mu is held there
+		r.recovered()
+	}
 	return failed
 }
 

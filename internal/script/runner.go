@@ -154,6 +154,9 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 				continue
 			}
 		case refused:
+			if distrusted(err) { // somebody else may be at the address of a node that is gone
+				r.reloadTopology(ctx)
+			}
 			reply.Err, reply.MaybeRan, reply.HalfRan = c.explain(err), reply.Resent, halfRan(err)
 			return reply
 		case maybeRan:
@@ -325,6 +328,8 @@ func (r *Runner) batch(ctx context.Context, calls []Call, todo []int, replies []
 			f := fateOf(err)
 			if f == maybeRan || f == notYet {
 				r.failed(err)
+			}
+			if f == maybeRan || f == notYet || distrusted(err) {
 				r.reloadTopology(ctx)
 			}
 			replies[n] = Reply{Asked: asked, MaybeRan: f == maybeRan, Err: calls[n].explain(err)}

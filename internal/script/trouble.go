@@ -25,12 +25,15 @@ const (
 func troubleOf(err error) int32 {
 	var reply redis.Error
 	var timeout net.Error
+	var op *net.OpError
 	switch {
 	case errors.As(err, &reply):
 		if hasAnyPrefix(bare(reply), notMaster) {
 			return moved
 		}
 		return none
+	case errors.As(err, &op) && op.Op == "dial" && !errors.Is(err, context.Canceled):
+		return moved // before the next: a dial that took too long matches DeadlineExceeded
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, redis.ErrClosed),
 		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return none // nothing to do with the server

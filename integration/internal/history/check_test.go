@@ -271,6 +271,7 @@ func TestCheckOfTheGuardedResource(t *testing.T) {
 	require.Empty(t, check(nil, 4, write(refused)))
 	require.Len(t, check(nil, 10, write(refused)), 1)
 	require.Empty(t, check([]Event{{Loses: true, Begin: 3, End: 4}}, 10, write(refused)))
+	require.Len(t, check([]Event{{Loses: true, Begin: -2, End: -1}}, 10, write(refused)), 1, "before the name was used")
 	require.Empty(t, check(nil, 10, write(), write()))
 	other := write()
 	other.Owner = "b"

@@ -60,13 +60,23 @@ func (c *check) fences(v *view) {
 		}
 	}
 	losses := c.history.losses()
+	began := make(map[string]int64) // what was lost before a name was used isn't its
+	for i := range c.history.Ops {
+		if op := &c.history.Ops[i]; op.Kind == Fenced {
+			if first, ok := began[op.Name]; !ok || op.Start < first {
+				began[op.Name] = op.Start
+			}
+		}
+	}
 	owners := make(map[int64]*Op)
 	for _, op := range v.ops {
 		hold := holds[key{op.Process, op.Hold}]
 		if op.Call != Write || hold == nil {
 			continue
 		}
-		fell := slices.ContainsFunc(losses, func(l loss) bool { return l.from <= op.End && l.scope.concerns(hold.Name) })
+		fell := slices.ContainsFunc(losses, func(l loss) bool {
+			return l.from <= op.End && l.to > began[hold.Name] && l.scope.concerns(hold.Name)
+		})
 		if fell {
 			continue
 		}

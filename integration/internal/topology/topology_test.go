@@ -88,14 +88,21 @@ func TestFailovers(t *testing.T) {
 			defer rdb.Close()
 			old, err := top.Owner(ctx, "k")
 			require.NoError(t, err)
-			require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
+			replicas, err := top.Replicas(ctx, old)
+			require.NoError(t, err)
+			pipe := old.Admin().Pipeline() // WAIT is for the writes of its own connection
+			pipe.Set(ctx, "k", "v", 0)
+			have := pipe.Do(ctx, "wait", len(replicas), 30000)
+			_, err = pipe.Exec(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, len(replicas), have.Val())
 
 			next, err := top.Failover(ctx, old)
 			require.NoError(t, err)
 			require.NotEqual(t, old.Name(), next.Name())
 			require.NoError(t, top.Await(ctx))
 			require.Equal(t, "v", next.Admin().Get(ctx, "k").Val())
-			replicas, err := top.Replicas(ctx, next)
+			replicas, err = top.Replicas(ctx, next)
 			require.NoError(t, err)
 			require.NotEmpty(t, replicas)
 
