@@ -8,16 +8,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 )
 
 // Some faults need a process: one that is stopped, or many that start at once.
@@ -80,37 +79,13 @@ func (c *child) line(t *testing.T) string {
 // longer than its lease.
 const stopped = 2 * watched
 
-// holderChild holds a lock and says what its context answers at the first look
-// after a stop. It spins on a single thread, so that no timer of the watchdog
-// can come before that look.
+// holderChild is stopped for longer than the lease of its hold.
 func holderChild(rdb *redis.Client, name string) error {
-	runtime.GOMAXPROCS(1)
 	c, err := holdfast.New(rdb, holdfast.WithLease(watched))
 	if err != nil {
 		return err
 	}
-	h, err := c.Lock(name).Lock(context.Background())
-	if err != nil {
-		return err
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
-		os.Exit(1)
-	}()
-	last := time.Now() // before the parent knows, who may stop us at once
-	fmt.Println("held")
-	for {
-		now := time.Now()
-		if now.Sub(last) > stopped {
-			break
-		}
-		last = now
-	}
-	at, cause := h.Context().Err(), context.Cause(h.Context())
-	fmt.Println(at != nil, errors.Is(cause, holdfast.ErrLost))
-	err = h.Unlock(context.Background())
-	fmt.Println(errors.Is(err, holdfast.ErrNotHeld), errors.Is(err, holdfast.ErrLost))
-	return c.Close()
+	return errors.Join(locktest.HoldThroughStop(c.Lock(name), stopped), c.Close())
 }
 
 // crowd is how many owners each process of a crowd has.

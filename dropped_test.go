@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
 
@@ -213,6 +214,6 @@ func TestLossIsLogged(t *testing.T) {
 	h, err := c.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, rdb.Del(t.Context(), t.Name()).Err())
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	eventually(t, "the loss is logged", func() bool { return log.about("hold lost", "level=ERROR", t.Name()) == 1 })
 }

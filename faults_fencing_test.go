@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -70,11 +71,11 @@ func TestA26TokensGrow(t *testing.T) {
 	b := grown(l2.Lock(t.Context())) // when a's lease has run out
 	require.NoError(t, rdb.Del(t.Context(), name).Err())
 	c := grown(l1.TryLock(t.Context()))
-	requireLost(t, b)
+	locktest.RequireLost(t, b)
 	_, err = l2.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	d := grown(l2.TryLock(t.Context()))
-	requireLost(t, c)
+	locktest.RequireLost(t, c)
 	require.NoError(t, d.Unlock(t.Context()))
 
 	require.Greater(t, redissonLock(t, rdb, name, "java:7"), last, "a Java holder's are the same numbers")
@@ -361,7 +362,7 @@ func TestFencedAfterALossThatRedisDoesNotKnow(t *testing.T) {
 		h, err := l.Lock(ctx, rlock.Lease(50*time.Millisecond))
 		require.NoError(t, err)
 		require.NoError(t, rdb.Persist(t.Context(), name).Err()) // in place of a margin that is hard to meet
-		requireLost(t, h)
+		locktest.RequireLost(t, h)
 		p.Add(faultproxy.Rule{Match: anyScript, Times: 1, Do: do})
 		again, err := l.Lock(ctx)
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -31,7 +32,7 @@ func TestA15Evicted(t *testing.T) {
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	theirs, err := b.Lock("n").TryLock(t.Context())
 	require.NoError(t, err)
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	require.True(t, time.Now().Before(ends), "the lease had to run out before it was told")
 	require.NoError(t, theirs.Unlock(t.Context()))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
 
@@ -126,7 +127,7 @@ func TestA21UnlockingWhatIsNotHeld(t *testing.T) {
 	require.True(t, opened)
 	r := await(t, waiter, watched, "force wakes")
 	require.NoError(t, r.err)
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	require.NoError(t, r.hold.Unlock(b))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -120,7 +121,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 	})
 	throughout(t, watched, "lost with a majority left", func() bool { return h.Context().Err() == nil && !h.ExpiresAt().IsZero() })
 	require.NoError(t, f.servers[2].Client(t).Del(t.Context(), "quorum").Err())
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	requireNoKeys(t, f.servers[1].Client(t), "quorum")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -52,7 +53,7 @@ func TestA10RenewalOutlivesFailures(t *testing.T) {
 
 			fails := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Do: faultproxy.DropRequest})
 			eventually(t, "the lease ends", func() bool { return !exists(t, rdb, h.Name()) })
-			requireLost(t, h)
+			locktest.RequireLost(t, h)
 			fails.Remove()
 			h, err = l.Lock(t.Context())
 			require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestA13RenewalLeavesAForeignHoldAlone(t *testing.T) {
 	ends, err := rdb.PExpireTime(t.Context(), t.Name()).Result()
 	require.NoError(t, err)
 
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	for exists(t, rdb, t.Name()) {
 		at, err := rdb.PExpireTime(t.Context(), t.Name()).Result()
 		require.NoError(t, err)
@@ -137,7 +138,7 @@ func TestA13RenewalLeavesAForeignHoldAlone(t *testing.T) {
 			require.Equal(t, ends, at, "a foreign hold was renewed")
 		}
 	}
-	requireLost(t, other)
+	locktest.RequireLost(t, other)
 }
 
 // Thousands of holds over a slow link: renewed in batches, and one that can't be

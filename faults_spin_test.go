@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -134,7 +135,7 @@ func TestSpinPauseEnds(t *testing.T) {
 	require.NoError(t, err)
 	r = await(t, async(func() (*holdfast.Hold, error) { return l.Lock(t.Context()) }), prompt, "the lease runs out")
 	require.NoError(t, r.err)
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	require.NoError(t, r.hold.Unlock(t.Context()))
 }
 

@@ -234,20 +234,6 @@ func await(t testing.TB, c <-chan result, d time.Duration, what string) result {
 	}
 }
 
-// requireLost waits for the end of a hold's context, by loss.
-func requireLost(t testing.TB, h *holdfast.Hold) {
-	t.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(prompt):
-		t.Fatal("the holder wasn't told")
-	}
-	require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrLost)
-	err := h.Unlock(t.Context())
-	require.ErrorIs(t, err, holdfast.ErrNotHeld)
-	require.ErrorIs(t, err, holdfast.ErrLost)
-}
-
 // longest keeps the longest of many durations.
 type longest struct{ atomic.Int64 }
 

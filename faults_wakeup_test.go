@@ -1,7 +1,6 @@
 package holdfast_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -51,22 +50,7 @@ func through(p *faultproxy.Proxy) func(*redis.Options) {
 func (p *party) scripts() int { return int(p.sent.Count("evalsha", "eval")) }
 
 // diary keeps what a client logs.
-type diary struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (d *diary) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.buf.Write(p)
-}
-
-func (d *diary) String() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.buf.String()
-}
+type diary struct{ redistest.Diary }
 
 func (d *diary) count(text string) int { return strings.Count(d.String(), text) }
 

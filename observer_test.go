@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 )
 
 // witness writes down what an observer is told.
@@ -208,7 +209,7 @@ func TestObserverThatPanics(t *testing.T) {
 	eventually(t, "it is renewed twice", func() bool { return len(of[holdfast.Renewed](&d)) > 1 })
 	require.True(t, h.ExpiresAt().After(first))
 	require.NoError(t, server.Client(t).Del(t.Context(), t.Name()).Err())
-	requireLost(t, h)
+	locktest.RequireLost(t, h)
 	require.Contains(t, log.String(), "no metrics today")
 	require.NoError(t, c.Lock(t.Name()).Do(t.Context(), func(context.Context) error { return nil }))
 }

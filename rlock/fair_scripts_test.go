@@ -332,6 +332,16 @@ func TestFairPassesOverThousands(t *testing.T) {
 	require.True(t, strings.HasSuffix(state, " live1199+11990"), "%.200s", state)
 }
 
+// Redisson's waiters don't renew the life of the queue: it mustn't end under them.
+func TestFairQueueOutlivesJavaWaiters(t *testing.T) {
+	b := newFairBench(t)
+	b.put(spot{owner: "java:1", kept: 300, java: true})
+	require.Greater(t, b.ask(fair{}.Acquire, waiting("me", 60*sec, 100*sec)), int64(10))
+	for _, key := range []string{b.queue, b.timeout} {
+		require.Greater(t, b.rdb.PTTL(t.Context(), key).Val(), 9*365*24*time.Hour, key)
+	}
+}
+
 // A queue whose waiters all died, and which nobody comes by any more, is not there
 // for ever; one with waiters is, whatever was mended in it.
 func TestFairQueueOfTheDeadEnds(t *testing.T) {

@@ -233,3 +233,15 @@ func TestScriptSources(t *testing.T) {
 		require.NotRegexp(t, `redis\.p?call\(\s*[^'\s]`, s.Source(), s.Name())
 	}
 }
+
+// A hash with further fields is another primitive's: a release leaves it alone,
+// although the owner's field is there.
+func TestReleaseOfAForeignHash(t *testing.T) {
+	b := newBench(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.key, "c:a", 1, "mode", "read").Err())
+	r := b.request(plain{}.Release, hold.Args{Field: "c:a", Lease: 30 * time.Second})
+	for what, c := range map[string]script.Call{"first": r.first, "later": r.later} {
+		require.Zero(t, b.run(c), what)
+		require.EqualValues(t, 2, b.rdb.HLen(t.Context(), b.key).Val(), what)
+	}
+}

@@ -3,11 +3,9 @@
 package security
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,22 +52,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 }
 
 // lines are what a client told its log, at every level.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type lines struct{ redistest.Diary }
 
 func (l *lines) option() holdfast.Option {
 	return holdfast.WithLogger(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})))

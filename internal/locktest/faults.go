@@ -262,8 +262,8 @@ func cancelledAtRandom(t *testing.T, p Place) {
 	check()
 }
 
-// requireLost waits for the end of a hold's context, by loss.
-func requireLost(t *testing.T, h *hold.Hold) {
+// RequireLost waits for the end of a hold's context, by loss, and has its Unlock say so.
+func RequireLost(t testing.TB, h *hold.Hold) {
 	t.Helper()
 	select {
 	case <-h.Context().Done():
@@ -287,7 +287,7 @@ func cutLink(t *testing.T, p Place) {
 	require.NoError(t, err)
 	require.Error(t, h.Context().Err())
 	c.each(func(x *faultproxy.Proxy) { x.Refuse(false) })
-	requireLost(t, h)
+	RequireLost(t, h)
 	require.NoError(t, theirs.Unlock(t.Context()), "the other's hold was touched")
 }
 
@@ -302,7 +302,7 @@ func deleted(t *testing.T, p Place) {
 		require.NoError(t, p.Redis.Del(t.Context(), n).Err())
 		theirs, err := p.rival(other.Lock(n)).TryLock(t.Context(), hold.Wait(prompt))
 		require.NoError(t, err)
-		requireLost(t, h)
+		RequireLost(t, h)
 		early := time.Now().Before(ends) // else it was told by the end of the lease alone
 		if !early {
 			t.Logf("lease %v: told %v before its end", lease, time.Until(ends))

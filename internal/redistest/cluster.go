@@ -106,10 +106,10 @@ func FormCluster(ctx context.Context, masters []*Server, replicas ...*Server) er
 		id, err := clusterID(ctx, master)
 		if err == nil {
 			// It has to have heard of the master before it can follow it.
-			err = retry(ctx, func() error { return ours.ClusterReplicate(ctx, id).Err() })
+			err = Retry(ctx, func() error { return ours.ClusterReplicate(ctx, id).Err() })
 		}
 		if err == nil {
-			err = retry(ctx, func() error { return r.follows(ctx, master) })
+			err = Retry(ctx, func() error { return r.follows(ctx, master) })
 		}
 		if err != nil {
 			return fmt.Errorf("replicate: %w", err)
@@ -132,7 +132,7 @@ func awaitCluster(ctx context.Context, clients []*redis.Client, masters int) err
 		fmt.Sprintf("cluster_size:%d\r\n", masters),
 	}
 	for _, rdb := range clients {
-		if err := retry(ctx, func() error {
+		if err := Retry(ctx, func() error {
 			info, err := rdb.ClusterInfo(ctx).Result()
 			if err == nil && !containsAll(info, want) {
 				err = fmt.Errorf("not yet; the state is:\n%s", info)

@@ -37,7 +37,7 @@ func (s *Server) StartReplica(tb testing.TB, args ...string) *Server {
 		args = append(args, "--requirepass", s.password, "--masterauth", s.password)
 	}
 	r := Start(tb, args...)
-	if err := retry(ctx, func() error { return r.follows(ctx, master) }); err != nil {
+	if err := Retry(ctx, func() error { return r.follows(ctx, master) }); err != nil {
 		tb.Fatal("redistest: replica: ", err)
 	}
 	return r
@@ -81,10 +81,10 @@ func (c *Cluster) StartReplica(tb testing.TB, master *Server) *Server {
 			return err
 		}
 		// It has to have heard of the master before it can follow it.
-		return retry(ctx, func() error { return ours.ClusterReplicate(ctx, id).Err() })
+		return Retry(ctx, func() error { return ours.ClusterReplicate(ctx, id).Err() })
 	}()
 	if err == nil {
-		err = retry(ctx, func() error { return r.follows(ctx, theirs) })
+		err = Retry(ctx, func() error { return r.follows(ctx, theirs) })
 	}
 	if err != nil {
 		tb.Fatal("redistest: replica: ", err)
@@ -92,8 +92,8 @@ func (c *Cluster) StartReplica(tb testing.TB, master *Server) *Server {
 	return r
 }
 
-// retry calls f until it succeeds or ctx ends.
-func retry(ctx context.Context, f func() error) error {
+// Retry calls f until it succeeds or ctx ends: then it is its cause, and f's error.
+func Retry(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
@@ -104,7 +104,7 @@ func retry(ctx context.Context, f func() error) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,8 @@ func TestFates(t *testing.T) {
 		{redis.ErrPoolTimeout, notYet, errs.ErrUnavailable},
 		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, notYet, errs.ErrUnavailable},
 		{&net.OpError{Op: "read", Err: errors.New("i/o timeout")}, maybeRan, errs.ErrUnavailable},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake", Conn: &net.TCPConn{}}, refused, errs.ErrDenied},
+		{tls.RecordHeaderError{Msg: "oversized record received"}, maybeRan, errs.ErrUnavailable}, // the command was sent
 		{io.EOF, maybeRan, errs.ErrUnavailable},
 		{fmt.Errorf("wrapped: %w", io.ErrUnexpectedEOF), maybeRan, errs.ErrUnavailable},
 		{context.Canceled, maybeRan, errs.ErrUnavailable},

@@ -4,14 +4,11 @@ package scenario
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/internal/topology"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 )
 
 // childEnv makes a test binary a holder that is going to be stopped: the name of
@@ -46,10 +44,8 @@ func Child() {
 	os.Exit(0)
 }
 
-// hold holds a lock and says what its context answers at the first look after a
-// stop. It spins on a single thread, so that no timer can come before that look.
+// hold is stopped for longer than the lease of its hold.
 func hold(name, endpoint string) error {
-	runtime.GOMAXPROCS(1)
 	var e topology.Endpoint
 	if err := json.Unmarshal([]byte(endpoint), &e); err != nil {
 		return err
@@ -58,28 +54,7 @@ func hold(name, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	h, err := c.Lock(name).Lock(context.Background())
-	if err != nil {
-		return err
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
-		os.Exit(1)
-	}()
-	last := time.Now() // before the parent knows, who may stop us at once
-	fmt.Println("held")
-	for {
-		now := time.Now()
-		if now.Sub(last) > stoppedFor {
-			break
-		}
-		last = now
-	}
-	at, cause := h.Context().Err(), context.Cause(h.Context())
-	fmt.Println(at != nil, errors.Is(cause, holdfast.ErrLost))
-	err = h.Unlock(context.Background())
-	fmt.Println(errors.Is(err, holdfast.ErrNotHeld), errors.Is(err, holdfast.ErrLost))
-	return c.Close()
+	return errors.Join(locktest.HoldThroughStop(c.Lock(name), stoppedFor), c.Close())
 }
 
 // Stopped is A15 for a process that stands still for longer than its lease: at its

@@ -51,12 +51,12 @@ func (t *Topology) Failover(ctx context.Context, n *Node) (*Node, error) {
 // failover asks once. What was agreed to may come to nothing: the servers give up
 // after 5 s.
 func (t *Topology) failover(ctx context.Context, n *Node, request func(context.Context) error) (next *Node, err error) {
-	if err := retry(ctx, func() error { return request(ctx) }); err != nil {
+	if err := redistest.Retry(ctx, func() error { return request(ctx) }); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, failoverGivesUp)
 	defer cancel()
-	err = retry(ctx, func() error {
+	err = redistest.Retry(ctx, func() error {
 		var err error
 		if next, err = t.successor(ctx, n); err == nil && (next == nil || next == n) {
 			err = errors.New("it is the master still")

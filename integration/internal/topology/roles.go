@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
-
-const pollEvery = 20 * time.Millisecond
 
 // Slots is the number of slots of a cluster.
 const Slots = 16384
@@ -198,7 +196,7 @@ func (t *Topology) slotOwner(ctx context.Context, slot int) (*Node, error) {
 // any) and takes writes.
 func (t *Topology) AwaitMaster(ctx context.Context, name string, old *Node) (*Node, error) {
 	var found *Node
-	err := retry(ctx, func() error {
+	err := redistest.Retry(ctx, func() error {
 		n, err := t.Owner(ctx, name)
 		if err != nil {
 			return err
@@ -227,7 +225,7 @@ func (t *Topology) AwaitMaster(ctx context.Context, name string, old *Node) (*No
 func (t *Topology) Await(ctx context.Context) error {
 	switch t.kind {
 	case Single:
-		return retry(ctx, func() error { return t.nodes[0].admin.Ping(ctx).Err() })
+		return redistest.Retry(ctx, func() error { return t.nodes[0].admin.Ping(ctx).Err() })
 	case Replicated:
 		return t.awaitReplicas(ctx)
 	case Sentinel:
@@ -244,7 +242,7 @@ func (t *Topology) awaitReplicas(ctx context.Context) error {
 	if t.kind != Cluster {
 		want = replicas
 	}
-	return retry(ctx, func() error {
+	return redistest.Retry(ctx, func() error {
 		following := 0
 		for _, n := range t.nodes {
 			info, err := n.info(ctx, "replication")
@@ -269,7 +267,7 @@ func (t *Topology) awaitReplicas(ctx context.Context) error {
 // awaitSentinels returns once all sentinels have the same view, in which nothing is
 // down.
 func (t *Topology) awaitSentinels(ctx context.Context) error {
-	return retry(ctx, func() error {
+	return redistest.Retry(ctx, func() error {
 		if _, err := t.sentinelsMaster(ctx); err != nil {
 			return err
 		}
@@ -294,7 +292,7 @@ func (t *Topology) awaitSentinels(ctx context.Context) error {
 }
 
 func (t *Topology) awaitCluster(ctx context.Context) error {
-	return retry(ctx, func() error {
+	return redistest.Retry(ctx, func() error {
 		for _, n := range t.nodes {
 			info, err := n.admin.ClusterInfo(ctx).Result()
 			if err != nil {
@@ -340,21 +338,4 @@ func (t *Topology) agree(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// retry calls f until it succeeds or ctx ends.
-func retry(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		}
-	}
 }
