@@ -242,6 +242,28 @@ func TestA38LeaseUsedUpOnTheWay(t *testing.T) {
 	})
 }
 
+// Members that were asked one after the other on a slow link run out as one: what
+// an outer hold gives back afterwards leaves none of them behind.
+func TestMultiLeaseRunsOutAsOne(t *testing.T) {
+	const delay, lease = 100 * time.Millisecond, time.Second
+	rdb := server.Client(t)
+	p, c := connectVia(t, server, nil, holdfast.WithLease(never))
+	ls := members(t, c, multiWays["one by one"], 3)
+	l := c.MultiLock(ls...)
+	outer, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	// The first two get their lease anew after the last one's answer: theirs ends
+	// later by the delay.
+	p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Do: faultproxy.Delay(delay)})
+	inner, err := l.Lock(outer.Context(), holdfast.Lease(lease))
+	require.NoError(t, err)
+	<-inner.Context().Done()
+	require.ErrorIs(t, context.Cause(inner.Context()), holdfast.ErrLost)
+	require.NoError(t, outer.Context().Err())
+	require.NoError(t, outer.Unlock(t.Context()))
+	require.Empty(t, leftKeys(t, rdb, t.Name()))
+}
+
 // The loss of one member ends the context of all; Unlock frees the others.
 func TestMultiMemberIsLost(t *testing.T) {
 	rdb := server.Client(t)

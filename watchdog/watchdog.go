@@ -386,7 +386,7 @@ func (w *Watchdog) renew(b *batch) {
 
 // expire ends a lease whose deadline has passed.
 func (w *Watchdog) expire(l *lease.Lease) {
-	why := fmt.Errorf("%w: %s: its lease ran out", errs.ErrLost, errs.Quote(l.Name))
+	why := l.RanOut()
 	if err := l.Watch.LastErr; err != nil {
 		why = fmt.Errorf("%w; the last renewal failed: %w", why, err)
 	}

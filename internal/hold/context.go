@@ -9,7 +9,6 @@ import (
 	"time"
 	"weak"
 
-	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/owner"
 )
@@ -130,13 +129,11 @@ func (r *record) watch(f func(why error)) { r.watchUnder(&r.entry.ledger.mu, f) 
 func (r *record) ended() error            { return r.endedUnder(&r.entry.ledger.mu) }
 func (r *record) title() string           { return r.entry.name }
 
-func (r *record) lapse(now time.Time) {
+func (r *record) lapse(now time.Time, within time.Duration) {
 	l := r.lease
-	if l.Renew == nil && l.Deadline().Sub(now) <= lease.Margin(l.Duration()) {
+	if l.Renew == nil && l.Deadline().Sub(now) <= max(within, lease.Margin(l.Duration())) {
 		l.Lose(r.ranOut())
 	}
 }
 
-func (r *record) ranOut() error {
-	return fmt.Errorf("%w: %s: its lease ran out", errs.ErrLost, errs.Quote(r.entry.name))
-}
+func (r *record) ranOut() error { return r.lease.RanOut() }

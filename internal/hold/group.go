@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
+	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/owner"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
@@ -56,7 +57,8 @@ func newGroup(ctx context.Context, t *owner.Token, name string, need int, member
 func (s *groupState) memberEnded(error) { s.check(false) }
 
 // check ends the group if too few members are held. Those whose lease is as good
-// as over end before: an outer hold must not count them any more. now does without
+// as over end before, and those that were given the same fixed lease, however much
+// later they got it: an outer hold must not count them any more. now does without
 // waiting for whoever is at it already.
 func (s *groupState) check(now bool) {
 	if s.ended() != nil {
@@ -83,9 +85,11 @@ func (s *groupState) check(now bool) {
 		return
 	}
 	if first && errors.Is(why, errs.ErrLost) {
-		for _, p := range s.parts {
-			p.lapse(time.Now())
+		var within time.Duration
+		if out, ok := errors.AsType[*lease.RanOutError](why); ok {
+			within = out.Lease
 		}
+		s.lapse(time.Now(), within)
 	}
 	switch {
 	case !errors.Is(why, errs.ErrLost):
@@ -114,9 +118,9 @@ func (s *groupState) look() {
 	s.check(true)
 }
 
-func (s *groupState) lapse(now time.Time) {
+func (s *groupState) lapse(now time.Time, within time.Duration) {
 	for _, p := range s.parts {
-		p.lapse(now)
+		p.lapse(now, within)
 	}
 }
 

@@ -2,6 +2,7 @@
 package lease
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -168,6 +169,22 @@ func (l *Lease) Expire(now time.Time, why error) bool {
 	}
 	return l.endLocked(why)
 }
+
+// RanOutError is ErrLost for a lease that ended by itself.
+type RanOutError struct {
+	Name  string
+	Lease time.Duration
+}
+
+func (e *RanOutError) Error() string {
+	return fmt.Sprintf("%v: %s: its lease ran out", errs.ErrLost, errs.Quote(e.Name))
+}
+
+// Unwrap answers ErrLost.
+func (e *RanOutError) Unwrap() error { return errs.ErrLost }
+
+// RanOut is the error of who finds the deadline passed.
+func (l *Lease) RanOut() error { return &RanOutError{l.Name, l.Duration()} }
 
 // Lose ends the lease whatever its deadline.
 func (l *Lease) Lose(why error) {
