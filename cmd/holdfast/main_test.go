@@ -35,8 +35,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	if signal.Ignored(syscall.SIGINT) { // in the background of a script: children would ignore it too
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	// What is ignored here, in the background of a script or under nohup, children
+	// would ignore too.
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	goleak.VerifyTestMain(withServer{m})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/redisson"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // A lock goes to and fro between the sides within 100 ms, by messages alone: in
@@ -27,13 +26,8 @@ func TestHandOver(t *testing.T) {
 		theirs.Call("lock", lease, redisson.Millis).OK()
 		var toGo, toJava []time.Duration
 		channel := "redisson_lock__channel:{" + name + "}"
-		listening := func(n int64) {
-			t.Helper()
-			redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) == n }, "%d listen", n)
-		}
 		for range rounds {
-			listening(0)
-			got := waiting(t, rdb, channel, func() (*holdfast.Hold, error) { return c.Lock(name).Lock(t.Context()) })
+			got := waiting(t, rdb, channel, 0, func() (*holdfast.Hold, error) { return c.Lock(name).Lock(t.Context()) })
 			sent.Reset()
 			unlocked := time.Now()
 			theirs.Call("unlock").OK()
@@ -41,9 +35,9 @@ func TestHandOver(t *testing.T) {
 			toGo = append(toGo, r.at.Sub(unlocked))
 			require.LessOrEqual(t, sent.Total(), int64(3), "a try after the subscription, one after the message, a renewal")
 
-			listening(0)
+			listening(t, rdb, channel, 0)
 			waits := theirs.Call("lock", lease, redisson.Millis)
-			listening(1)
+			listening(t, rdb, channel, 1)
 			unlocked = time.Now()
 			require.NoError(t, r.hold.Unlock(t.Context()))
 			waits.OK()

@@ -57,10 +57,16 @@ func eachKind(t *testing.T, test func(t *testing.T, j *redisson.JVM, k kind)) {
 	})
 }
 
-// listen waits until Go's waiter would hear of a release.
-func (k kind) wait(t *testing.T, c *holdfast.Client, name string, opts ...rlock.Option) <-chan result {
+// wait starts Go's waiter, and answers once it would hear of a release.
+func (k kind) wait(t *testing.T, c *holdfast.Client, name string) <-chan result {
 	t.Helper()
-	lock := func() (*holdfast.Hold, error) { return k.mine(c, name).Lock(t.Context(), opts...) }
+	return k.waitBeside(0, t, c, name)
+}
+
+// waitBeside is wait while so many others do.
+func (k kind) waitBeside(others int, t *testing.T, c *holdfast.Client, name string) <-chan result {
+	t.Helper()
+	lock := func() (*holdfast.Hold, error) { return k.mine(c, name).Lock(t.Context()) }
 	rdb := server.Client(t)
 	if k.channel == "" {
 		got := async(lock)
@@ -70,7 +76,7 @@ func (k kind) wait(t *testing.T, c *holdfast.Client, name string, opts ...rlock.
 		}, "the Go waiter listens")
 		return got
 	}
-	return waiting(t, rdb, strings.ReplaceAll(k.channel, "%", name), lock)
+	return waiting(t, rdb, strings.ReplaceAll(k.channel, "%", name), others, lock)
 }
 
 // What Java holds is refused to Go, waited for without asking, and obtained when

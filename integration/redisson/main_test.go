@@ -133,13 +133,21 @@ type result struct {
 	err  error
 }
 
-// waiting starts a Lock call and answers once it listens on the channel.
-func waiting(t *testing.T, rdb *redis.Client, channel string, lock func() (*holdfast.Hold, error)) <-chan result {
+// waiting starts a Lock call and answers once it listens on the channel, where so
+// many others do. Who has what it waited for listens for a while yet: that is over
+// before.
+func waiting(t *testing.T, rdb *redis.Client, channel string, others int, lock func() (*holdfast.Hold, error)) <-chan result {
 	t.Helper()
-	before := listeners(t, rdb, channel)
+	listening(t, rdb, channel, others)
 	got := async(lock)
-	redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) > before }, "the Go waiter listens")
+	listening(t, rdb, channel, others+1)
 	return got
+}
+
+// listening waits until so many listen.
+func listening(t *testing.T, rdb *redis.Client, channel string, n int) {
+	t.Helper()
+	redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) == int64(n) }, "%d listen on %s", n, channel)
 }
 
 func async(lock func() (*holdfast.Hold, error)) <-chan result {

@@ -217,7 +217,7 @@ func TestMultiLockOfBothSides(t *testing.T) {
 		_, err := mine.TryLock(t.Context())
 		require.ErrorIs(t, err, holdfast.ErrNotAcquired)
 		require.Zero(t, server.Client(t).Exists(t.Context(), n("3")).Val(), "nothing is held back")
-		got := waiting(t, server.Client(t), "redisson_lock__channel:{"+n("2")+"}", func() (*holdfast.Hold, error) { return mine.Lock(t.Context()) })
+		got := waiting(t, server.Client(t), "redisson_lock__channel:{"+n("2")+"}", 0, func() (*holdfast.Hold, error) { return mine.Lock(t.Context()) })
 		theirs.Call("unlock").OK()
 		h := receive(t, got, "the multi lock").hold
 		require.False(t, redisson.Get[bool](theirs.Call("tryLock")))

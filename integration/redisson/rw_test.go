@@ -58,9 +58,9 @@ func TestReadersOfBothSides(t *testing.T) {
 
 				// A writer's unlock lets all waiting readers of the other side in.
 				var readers []<-chan result
-				for range 3 { // one client listens once
+				for i := range 3 { // one client listens once
 					c, _ := connect(t)
-					readers = append(readers, readKind.wait(t, c, name))
+					readers = append(readers, readKind.waitBeside(i, t, c, name))
 				}
 				javaWriter.Call("unlock").OK()
 				var in []*holdfast.Hold
