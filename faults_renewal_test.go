@@ -34,11 +34,12 @@ func counting(t testing.TB, opts ...holdfast.Option) (*redistest.CommandCounter,
 // after it, nor must a lease that couldn't be saved keep the next hold of the
 // name from being renewed.
 func TestA10RenewalOutlivesFailures(t *testing.T) {
-	for _, noticed := range []time.Duration{watched / 6, watched * 3 / 2, watched * 10 / 3} {
+	const lease = 2 * watched
+	for _, noticed := range []time.Duration{lease / 6, lease * 3 / 2, lease * 10 / 3} {
 		t.Run(noticed.String(), func(t *testing.T) {
 			t.Parallel()
 			rdb := server.Client(t)
-			p, c := connectVia(t, server, readTimeout(noticed), holdfast.WithLease(watched))
+			p, c := connectVia(t, server, readTimeout(noticed), holdfast.WithLease(lease))
 			stays := func(h *holdfast.Hold, d time.Duration) {
 				t.Helper()
 				throughout(t, d, "the key is gone", func() bool { return exists(t, rdb, h.Name()) })
@@ -49,7 +50,7 @@ func TestA10RenewalOutlivesFailures(t *testing.T) {
 			require.NoError(t, err)
 			lost := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Times: 1, Do: faultproxy.DropReply})
 			<-lost.Done()
-			stays(h, 3*watched)
+			stays(h, 3*lease)
 
 			fails := p.Add(faultproxy.Rule{Match: sending(t, "renew.lua"), Do: faultproxy.DropRequest})
 			eventually(t, "the lease ends", func() bool { return !exists(t, rdb, h.Name()) })
@@ -57,7 +58,7 @@ func TestA10RenewalOutlivesFailures(t *testing.T) {
 			fails.Remove()
 			h, err = l.Lock(t.Context())
 			require.NoError(t, err)
-			stays(h, 2*watched)
+			stays(h, 2*lease)
 			require.NoError(t, h.Unlock(t.Context()))
 		})
 	}

@@ -86,7 +86,7 @@ func TestA39NothingStaysSubscribed(t *testing.T) {
 			cancels[i] = cancel
 			waiters[i] = begin(func() (*rlock.Hold, error) {
 				if i%4 == 1 {
-					return p2.Lock(name).TryLock(ctx, rlock.Wait(300*time.Millisecond))
+					return p2.Lock(name).TryLock(ctx, rlock.Wait(time.Second)) // among 500 a try takes a while
 				}
 				return p2.Lock(name).Lock(ctx)
 			})

@@ -129,10 +129,18 @@ func (r *record) watch(f func(why error)) { r.watchUnder(&r.entry.ledger.mu, f) 
 func (r *record) ended() error            { return r.endedUnder(&r.entry.ledger.mu) }
 func (r *record) title() string           { return r.entry.name }
 
-func (r *record) lapse(now time.Time, within time.Duration) {
+func (r *record) lapse(now time.Time) {
 	l := r.lease
-	if l.Renew == nil && l.Deadline().Sub(now) <= max(within, lease.Margin(l.Duration())) {
+	if l.Renew == nil && l.Deadline().Sub(now) <= lease.Margin(l.Duration()) {
 		l.Lose(r.ranOut())
+	}
+}
+
+func (r *record) discount() {
+	if r.lease.Renew == nil {
+		r.entry.ledger.mu.Lock()
+		r.void = true
+		r.entry.ledger.mu.Unlock()
 	}
 }
 

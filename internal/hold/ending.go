@@ -23,9 +23,11 @@ type subject interface {
 	look()
 	// ended answers why it is over, or nil.
 	ended() error
-	// lapse ends it if its lease is fixed and will be over in a moment, or within
-	// that time.
-	lapse(now time.Time, within time.Duration)
+	// lapse ends it if its lease is fixed and will be over in a moment.
+	lapse(now time.Time)
+	// discount has nobody count it any more, if its lease is fixed: what it is a
+	// part of has run out. It is there to be given back.
+	discount()
 	// watch has f called once when it is over, at once if it is. f gets the
 	// cause, and leads to no owner.
 	watch(f func(why error))

@@ -57,9 +57,9 @@ func newGroup(ctx context.Context, t *owner.Token, name string, need int, member
 func (s *groupState) memberEnded(error) { s.check(false) }
 
 // check ends the group if too few members are held. Those whose lease is as good
-// as over end before, and those that were given the same fixed lease, however much
-// later they got it: an outer hold must not count them any more. now does without
-// waiting for whoever is at it already.
+// as over end before, and if one ran out the rest is void, however much later it was
+// asked for: an outer hold must not count them any more. now does without waiting
+// for whoever is at it already.
 func (s *groupState) check(now bool) {
 	if s.ended() != nil {
 		return
@@ -85,11 +85,10 @@ func (s *groupState) check(now bool) {
 		return
 	}
 	if first && errors.Is(why, errs.ErrLost) {
-		var within time.Duration
-		if out, ok := errors.AsType[*lease.RanOutError](why); ok {
-			within = out.Lease
+		s.lapse(time.Now())
+		if _, ok := errors.AsType[*lease.RanOutError](why); ok {
+			s.discount()
 		}
-		s.lapse(time.Now(), within)
 	}
 	switch {
 	case !errors.Is(why, errs.ErrLost):
@@ -118,9 +117,15 @@ func (s *groupState) look() {
 	s.check(true)
 }
 
-func (s *groupState) lapse(now time.Time, within time.Duration) {
+func (s *groupState) lapse(now time.Time) {
 	for _, p := range s.parts {
-		p.lapse(now, within)
+		p.lapse(now)
+	}
+}
+
+func (s *groupState) discount() {
+	for _, p := range s.parts {
+		p.discount()
 	}
 }
 

@@ -34,6 +34,7 @@ type record struct {
 
 	// Guarded by ledger.mu.
 	status status
+	void   bool // see subject.discount
 	ending
 }
 
@@ -379,7 +380,7 @@ func (e *entry) left(now time.Time) (n int, d time.Duration, each []time.Duratio
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range e.holds {
-		if r.lease.Passed(now) {
+		if r.void || r.lease.Passed(now) {
 			continue // about to be told
 		}
 		n++

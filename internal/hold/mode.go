@@ -126,7 +126,7 @@ func (m *Mutex) heldIn(ctx context.Context, field string) (int, error) {
 func (e *entry) leasesLocked(now time.Time) []time.Duration {
 	var each []time.Duration
 	for _, r := range e.holds {
-		if r.lease.Passed(now) {
+		if r.void || r.lease.Passed(now) {
 			continue
 		}
 		asked, d := r.lease.Present()
