@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help test bench chaos chaos-long redisson trials soak lint fmt tidy
+.PHONY: help test integration bench chaos chaos-long redisson trials soak lint fmt tidy
 
 BENCH ?= .
 BENCHTIME ?= 1x
@@ -9,8 +9,11 @@ SOAK ?= 10m
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: ## all tests of the workspace, race detector on (brings redis-server where it can)
+test: ## the tests, race detector on (brings redis-server where it can)
 	@scripts/test.sh
+
+integration: ## those on sentinels, clusters, other servers, beside Redisson (brings servers, a JDK and Maven where it can)
+	@PKGS=./integration/... scripts/test.sh
 
 bench: ## what we promise, measured; BENCH=regexp chooses, e.g. make bench BENCH=Uncontended
 	@scripts/test.sh --setup
@@ -23,11 +26,11 @@ chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.
 	@DURATION=10m SEEDS="$${SEEDS:-1 2 3 4 5}" scripts/chaos.sh
 
 redisson: ## side by side with a real Redisson (brings a JDK and Maven where it can)
-	@scripts/test.sh --setup
+	@PKGS=./integration/redisson scripts/test.sh --setup
 	@go test -race -count=1 -timeout 6m -v -run '$(or $(RUN),.)' ./integration/redisson
 
 trials: ## what docs/reliability.md tells, measured: losses, failovers, restarts; BENCH=regexp chooses, e.g. make trials BENCH=Loss
-	@scripts/test.sh --setup
+	@PKGS=./integration/trials scripts/test.sh --setup
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m ./integration/trials
 
 soak: ## all primitives for 10 minutes (SOAK), draws docs/soak.svg; fails if heap, goroutines, keys or connections grow

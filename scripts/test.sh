@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace, with the race detector. Needs bash, Go and
-# git; brings a Redis server and a C compiler itself where apt-get is at hand.
+# Runs the tests with the race detector. Needs bash, Go and git; brings a Redis
+# server and a C compiler itself where apt-get is at hand, and for the module
+# integration further servers, a JDK and Maven.
 #
 #   scripts/test.sh [go test flags]   e.g. scripts/test.sh -run TestFair -v
 #   scripts/test.sh --setup           only bring what is missing
 #
-#   PKGS                    packages to test (work: every module of the workspace)
+#   PKGS                    packages to test (every module of the workspace but
+#                           integration, which is ./integration/...)
 #   P                       test binaries at a time (as many as processors:
 #                           most tests wait more than they compute)
 #   TIMEOUT                 limit for one package (10m)
@@ -114,11 +116,21 @@ HELP
 }
 
 setup
+export GOWORK="$PWD/go.work" CGO_ENABLED=1
+if [ -z "${PKGS:-}" ]; then
+  PKGS=$(go list work | grep -v '/holdfast/integration' | tr '\n' ' ')
+fi
+read -ra pkgs <<<"$PKGS"
+integration=
+case $PKGS in
+  *integration* | work) integration=1 ;;
+esac
+
 versions=
-if [ -z "${HOLDFAST_TEST_SERVERS:-}" ]; then
+if [ -n "$integration" ] && [ -z "${HOLDFAST_TEST_SERVERS:-}" ]; then
   scripts/servers.sh >/dev/null || versions=missing # it says which
 fi
-if [ "${HOLDFAST_WITHOUT_REDISSON:-}" != 1 ]; then
+if [ -n "$integration" ] && [ "${HOLDFAST_WITHOUT_REDISSON:-}" != 1 ]; then
   # Fetched here, so that a slow registry isn't a test's failure. What is missing
   # it says, and the tests of integration/redisson fail.
   scripts/redisson.sh >/dev/null || echo "NOT READY: SIDE BY SIDE WITH REDISSON"
@@ -127,7 +139,6 @@ if [ -n "$setup_only" ]; then
   exit 0
 fi
 
-export GOWORK="$PWD/go.work" CGO_ENABLED=1
 HOLDFAST_REDIS_SERVER=$(server)
 export HOLDFAST_REDIS_SERVER
 cpus=$(getconf _NPROCESSORS_ONLN)
@@ -145,11 +156,12 @@ echo "the root module alone: build and vet"
 GOWORK=off go build ./...
 GOWORK=off go vet ./...
 
-echo "the workspace: build and test with the race detector"
-read -ra pkgs <<<"${PKGS:-work}"
+echo "build and test with the race detector"
 go build -race "${pkgs[@]}" # here, as -p below slows compiling down too
 go test -race -count=1 -timeout "${TIMEOUT:-10m}" -p "$P" "${pkgs[@]}" "$@"
-if [ -z "${HOLDFAST_TEST_IMAGE:-}" ] && [ "${CI:-}" != true ]; then
+if [ -z "$integration" ]; then
+  echo "NOT RUN: MODULE INTEGRATION: make integration, make chaos AND scripts/containers.sh DO"
+elif [ -z "${HOLDFAST_TEST_IMAGE:-}" ] && [ "${CI:-}" != true ]; then
   echo "NOT RUN: CONTAINERS: scripts/containers.sh DOES"
 fi
 [ -z "$versions" ] || [ "${CI:-}" != true ]
