@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// Pauses between copies of a request. The first further copy goes out at once:
-// the time that the lost reply took was pause enough.
+// Pauses between copies of a request, each counted from when the last copy was sent:
+// the time that a lost reply took is pause enough. The first further copy goes out at
+// once.
 const (
 	firstPause = 20 * time.Millisecond
 	maxPause   = 500 * time.Millisecond
@@ -115,6 +116,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		// warned: once a request is enough.
 		warned bool
 		told   place // where a redirection pointed
+		since  = now // when the present copy was sent
 	)
 	if ctx.Done() == nil && !until.IsZero() {
 		ctx = bounded{ctx, until}
@@ -176,7 +178,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		if !reply.Resent {
 			reply.Asked = time.Now() // nothing has run so far
 		}
-		if err := r.pause(ctx, until, &pause); err != nil || ctx.Err() != nil {
+		if err := r.pause(ctx, until, since, &pause); err != nil || ctx.Err() != nil {
 			reply.Err = r.gaveUp(ctx, last)
 			if errors.Is(err, errs.ErrClosed) {
 				reply.Err = fmt.Errorf("%w: %w", errs.ErrClosed, reply.Err)
@@ -184,6 +186,7 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 			reply.MaybeRan = reply.Resent
 			return reply
 		}
+		since = time.Now()
 		level := slog.LevelDebug
 		if pause == maxPause && !warned { // a second or more without an answer
 			level, warned = slog.LevelWarn, true
@@ -228,10 +231,11 @@ func (f *Failure) Err() error {
 var ErrPatience = errors.New("the time for an answer is over")
 
 // pause waits before the next copy, a little longer each time.
-func (r *Runner) pause(ctx context.Context, until time.Time, pause *time.Duration) error {
+func (r *Runner) pause(ctx context.Context, until, since time.Time, pause *time.Duration) error {
 	d := *pause
 	*pause = min(max(2*d, firstPause), maxPause)
 	d = d/2 + mathrand.N(d/2+1)
+	d = max(d-time.Since(since), min(d, firstPause))
 	if !until.IsZero() && time.Until(until) <= d {
 		return ErrPatience
 	}
