@@ -2,8 +2,6 @@ package redisson_test
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/redisson"
 	"github.com/holdfast-go/holdfast/internal/redistest"
-	"github.com/holdfast-go/holdfast/rlimiter"
 )
 
 // A semaphore with waiters of both sides: what one releases the other gets.
@@ -149,60 +146,6 @@ func TestLatchOfBothSides(t *testing.T) {
 		}, "Go listens")
 		theirs.Call("countDown").OK()
 		require.NoError(t, <-goWaits)
-	})
-}
-
-// A limiter that both sides use never grants more than its rate: in no sliding
-// interval of grant times, by the server's clock.
-func TestLimiterOfBothSides(t *testing.T) {
-	versions(t, func(t *testing.T, j *redisson.JVM) {
-		const rate, per = 20, time.Second
-		c, _ := connect(t)
-		l, theirs := c.RateLimiter(t.Name()), j.Owner(t, "a").Object("RateLimiter", t.Name())
-		require.True(t, redisson.Get[bool](theirs.Call("trySetRate", "OVERALL", rate, redisson.D(per))))
-		config, err := l.Config(t.Context())
-		require.NoError(t, err)
-		require.EqualValues(t, rate, config.Rate)
-		require.Equal(t, rlimiter.Overall, config.Kind)
-
-		ctx, cancel := context.WithTimeout(t.Context(), 4*per)
-		defer cancel()
-		var mu sync.Mutex
-		var grants []time.Time
-		grant := func() {
-			mu.Lock()
-			defer mu.Unlock()
-			grants = append(grants, time.Now())
-		}
-		var mine, javas atomic.Int64
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for l.Acquire(ctx, 1) == nil {
-					grant()
-					mine.Add(1)
-				}
-			})
-		}
-		for _, who := range []string{"b", "c", "d", "e"} {
-			wg.Go(func() {
-				o := j.Owner(t, who).Object("RateLimiter", t.Name())
-				for ctx.Err() == nil {
-					f := o.Call("tryAcquire", redisson.D(per))
-					<-f.Done()
-					if string(f.Answer()) == "true" {
-						grant()
-						javas.Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		t.Logf("Go %d, Java %d in %s", mine.Load(), javas.Load(), 4*per)
-		require.Positive(t, mine.Load())
-		require.Positive(t, javas.Load())
-		require.LessOrEqual(t, mine.Load()+javas.Load(), int64(6*rate), "five windows and what came late")
-		require.GreaterOrEqual(t, mine.Load()+javas.Load(), int64(2*rate))
 	})
 }
 
