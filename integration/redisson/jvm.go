@@ -45,6 +45,8 @@ type Config struct {
 	Watchdog time.Duration
 	// Sharding is Redisson's ShardedSubscriptionMode, AUTO by default.
 	Sharding string
+	// Prefix is what Redisson's NameMapper puts before each name: none by default.
+	Prefix string
 	// Addrs are host:port; several are a cluster.
 	Addrs []string
 }
@@ -81,7 +83,7 @@ func Launch(home string, c Config) (*JVM, error) {
 	args := []string{
 		"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-cp", dir + string(os.PathListSeparator) + strings.TrimSpace(string(path)),
-		"holdfast.Peer", strconv.FormatInt(c.Watchdog.Milliseconds(), 10), c.Sharding,
+		"holdfast.Peer", strconv.FormatInt(c.Watchdog.Milliseconds(), 10), c.Sharding, c.Prefix,
 	}
 	for _, a := range c.Addrs {
 		args = append(args, "redis://"+a)
@@ -192,6 +194,13 @@ func (j *JVM) Owner(tb testing.TB, name string) *Owner { return &Owner{tb, j, tb
 func (o *Owner) Field() string {
 	o.tb.Helper()
 	return o.jvm.id + ":" + strconv.FormatInt(Get[int64](o.object("", "").Call("threadId")), 10)
+}
+
+// Parked says whether the owner's thread sleeps in a call until a message wakes it.
+func (o *Owner) Parked() bool {
+	o.tb.Helper()
+	look := &Owner{o.tb, o.jvm, o.name + "/parked"}
+	return Get[bool](look.object("", o.name).Call("parked"))
 }
 
 // Object is one of Redisson's objects, used by one owner.

@@ -14,18 +14,17 @@ import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
-import org.redisson.api.RLock;
-import org.redisson.api.RateType;
-import org.redisson.api.RedissonClient;
-import org.redisson.config.Config;
-import org.redisson.config.ShardedSubscriptionMode;
+import org.redisson.api.*; // NameMapper, in 3.x
+import org.redisson.config.*; // NameMapper, in 4.x
 
 /**
  * One Redisson client that does what it is told: a JSON object a line on stdin, an answer a line
@@ -36,7 +35,8 @@ import org.redisson.config.ShardedSubscriptionMode;
  * of RedissonClient without its "get" ("Lock", "FairLock", "RateLimiter", ...), or "ReadLock" and
  * "WriteLock"; a multi lock has names, and kind "MultiLock". call is a method of the object, args
  * are numbers, texts, lists; "ms" stands for TimeUnit.MILLISECONDS, {"ms": n} for a Duration. Call
- * "threadId" answers the thread's id, "clientId" that of the client.
+ * "threadId" answers the thread's id, "clientId" that of the client,
+ * "parked" whether the thread of the owner called name waits for a message about a lock.
  *
  * <p>An answer is {id, value} or {id, error}, where error is the name of the exception's class and
  * its message. The end of stdin shuts the client down; to kill it, kill the process.
@@ -53,21 +53,25 @@ public final class Peer {
     this.out = out;
   }
 
-  /** Arguments: watchdog timeout in ms, sharded subscription mode, addresses (several: a cluster). */
+  /**
+   * Arguments: watchdog timeout in ms, sharded subscription mode, what a NameMapper puts before
+   * each name (empty: there is none), addresses (several: a cluster).
+   */
   public static void main(String[] args) throws Exception {
     PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     System.setOut(System.err); // nobody else's words among the answers
     Config config = new Config();
     config.setLockWatchdogTimeout(Long.parseLong(args[0]));
-    if (args.length > 3) {
+    if (args.length > 4) {
       var cluster = config.useClusterServers().setScanInterval(1000);
       cluster.setShardedSubscriptionMode(ShardedSubscriptionMode.valueOf(args[1]));
-      for (int i = 2; i < args.length; i++) {
+      for (int i = 3; i < args.length; i++) {
         cluster.addNodeAddress(args[i]);
       }
+      mapNames(config, cluster, args[2]);
     } else {
       // More waiting names than the 250 that the default has room for.
-      config.useSingleServer().setAddress(args[2]).setSubscriptionsPerConnection(100);
+      mapNames(config, config.useSingleServer().setAddress(args[3]).setSubscriptionsPerConnection(100), args[2]);
     }
     RedissonClient redisson = Redisson.create(config);
     Peer peer = new Peer(redisson, out);
@@ -82,6 +86,30 @@ public final class Peer {
     }
     redisson.shutdown(0, 2, TimeUnit.SECONDS);
     System.exit(0);
+  }
+
+  /** The setting moved: 3.x has it among those of the servers, 4.x in Config. */
+  private static void mapNames(Config config, BaseConfig<?> servers, String prefix) throws ReflectiveOperationException {
+    if (prefix.isEmpty()) {
+      return;
+    }
+    NameMapper mapper =
+        new NameMapper() {
+          @Override
+          public String map(String name) {
+            return prefix + name;
+          }
+
+          @Override
+          public String unmap(String name) {
+            return name.startsWith(prefix) ? name.substring(prefix.length()) : name;
+          }
+        };
+    try {
+      Config.class.getMethod("setNameMapper", NameMapper.class).invoke(config, mapper);
+    } catch (NoSuchMethodException e) {
+      servers.setNameMapper(mapper);
+    }
   }
 
   private static Thread daemon(Runnable r, String name) {
@@ -121,6 +149,8 @@ public final class Peer {
         return Thread.currentThread().getId();
       case "clientId":
         return redisson.getId();
+      case "parked":
+        return parked(request.get("name").getAsString());
       default:
     }
     JsonArray args = request.has("args") ? request.getAsJsonArray("args") : new JsonArray();
@@ -133,6 +163,13 @@ public final class Peer {
       }
     }
     throw new NoSuchMethodException(target.getClass().getSimpleName() + "." + call + args);
+  }
+
+  private static boolean parked(String owner) {
+    return Thread.getAllStackTraces().entrySet().stream()
+        .filter(e -> e.getKey().getName().equals(owner))
+        .flatMap(e -> Arrays.stream(e.getValue()))
+        .anyMatch(f -> f.getClassName().equals(Semaphore.class.getName()));
   }
 
   private Object object(JsonObject request) throws ReflectiveOperationException {
