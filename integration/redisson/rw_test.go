@@ -1,6 +1,7 @@
 package redisson_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/redisson"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 const rwChannel = "redisson_rwlock:{%}"
@@ -149,6 +152,60 @@ func TestOlderRenewsTheFirstReadLockOnly(t *testing.T) {
 			<-time.After(2 * watched)
 			require.Equal(t, renewed, rdb.Exists(t.Context(), holds...).Val())
 			require.EqualValues(t, 2, rdb.Exists(t.Context(), t.Name()+"a", t.Name()+"b").Val(), "both hashes live")
+		})
+	}
+}
+
+// Redisson drops the message of a writer's release if its waiter isn't asleep yet: it
+// wakes as many as sleep, and the one that was just refused, and goes to sleep next,
+// stays there until the lease that it was told has ended. Here the answer of its try
+// comes behind the message; they come on two connections.
+func TestReleaseOfAWriterIsMissed(t *testing.T) {
+	for _, version := range []string{newest, older} {
+		t.Run(version, func(t *testing.T) {
+			const lease = 30 * time.Second // of the hold that is waited for
+			name := t.Name()
+			proxy := faultproxy.New(t, server.Addr())
+			config := alone(version)
+			config.Addrs = []string{proxy.Addr()}
+			j := redisson.Start(t, home, config)
+			c, _ := connect(t, holdfast.WithLease(lease))
+			w, err := c.RWLock(name).Write().Lock(t.Context())
+			require.NoError(t, err)
+
+			asleep := j.Owner(t, "asleep")
+			got := asleep.Object("ReadLock", name).Call("lock")
+			redistest.Eventually(t, prompt, asleep.Parked, "a reader sleeps")
+
+			// The second reader asks, listens already, as the first one does, and asks
+			// again: that answer is held.
+			answer := make(chan struct{})
+			tries := 0
+			id := j.Owner(t, "late").Field()
+			held := proxy.Add(faultproxy.Rule{
+				Match: func(cmd []string) bool {
+					if slices.Contains(cmd, name) && slices.Contains(cmd, id) {
+						tries++
+					}
+					return tries == 2
+				},
+				Times: 1,
+				Do:    faultproxy.HoldReply(answer),
+			})
+			late := j.Owner(t, "late").Object("ReadLock", name).Call("lock")
+			<-held.Done()
+			require.NoError(t, w.Unlock(t.Context()))
+			got.OK() // so the message has come
+			close(answer)
+			redistest.Eventually(t, prompt, j.Owner(t, "late").Parked, "the second reader sleeps")
+			require.True(t, redisson.Get[bool](j.Owner(t, "third").Object("ReadLock", name).Call("tryLock")), "readers may come in")
+			stays(t, late.Done(), "it has heard the message")
+
+			// The last reader's release is another message, which isn't lost.
+			j.Owner(t, "third").Object("ReadLock", name).Call("unlock").OK()
+			asleep.Object("ReadLock", name).Call("unlock").OK()
+			late.OK()
+			j.Owner(t, "late").Object("ReadLock", name).Call("unlock").OK()
 		})
 	}
 }
