@@ -96,7 +96,9 @@ func (c *check) fences(v *view) {
 
 // order looks at the queue of a fair lock: who was seen in it gets in before all
 // who asked later, if it is served at all, and was not silent for so long that its
-// place may have been lost. Who holds the lock may enter it again.
+// place may have been lost. Who holds the lock may enter it again. A grant of which
+// the waiter learns only when its lease is over is worth nothing, and costs the place:
+// nobody else has the lock then for as long as that lease.
 func (c *check) order(v *view) {
 	enters := make(map[*Op]bool) // by one who is in, as far as known
 	owners := make(map[string]bool)
@@ -117,11 +119,29 @@ func (c *check) order(v *view) {
 				continue
 			}
 			c.verdict.Queued++
-			if later.End < first.End {
+			if later.End < first.End && !v.idle(first.Queue, later.End, first.Lease-rounding) {
 				c.violated("queue", v.name, "%s: was in the queue at %d, and yet was overtaken by %s", first, first.Queue, later)
 			}
 		}
 	}
+}
+
+// idle reports whether within a time nobody is known to have had it for as long as d.
+func (v *view) idle(from, to int64, d time.Duration) bool {
+	var known []span
+	for _, op := range v.ops {
+		if op.takes() && op.Outcome == Done {
+			known = append(known, span{op.End, max(op.End, op.Seen)})
+		}
+	}
+	slices.SortFunc(known, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	for _, k := range append(known, span{to, to}) {
+		if time.Duration(min(k.from, to)-from) >= d {
+			return true
+		}
+		from = max(from, k.to)
+	}
+	return false
 }
 
 // hangs looks for calls that took longer than they may: their bound, and the grace,

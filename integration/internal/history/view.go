@@ -88,7 +88,7 @@ func (v *view) held() {
 	done := answer{outcome: Done}
 	if v.kind == Expirable {
 		for _, op := range v.ops { // all processes set the same number
-			if op.Call == Set && op.Outcome != Refused {
+			if op.Call == Set && (op.Outcome != Refused || op.End > v.end()) {
 				v.add(op.step(v.name), done, op.Start, op.Start)
 				break
 			}
@@ -185,7 +185,7 @@ func (v *view) permits() {
 		s := op.step(v.name)
 		switch {
 		case op.Start > end:
-		case op.Call == Set && op.Outcome == Done && op.End > end: // before or after the loss, who knows
+		case op.Call == Set && op.Outcome != Open && op.End > end: // a copy before the loss may have set it, whatever one after it was answered
 			v.add(s, answer{outcome: Unknown}, op.Start, op.Start)
 		case op.Outcome == Done && op.End > end && !op.gives(): // likewise
 		case op.Call == Set && op.Outcome != Refused:
