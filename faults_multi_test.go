@@ -242,26 +242,78 @@ func TestA38LeaseUsedUpOnTheWay(t *testing.T) {
 	})
 }
 
-// Members that were asked one after the other on a slow link run out as one: what
-// an outer hold gives back afterwards leaves none of them behind.
+// Members that were asked one after the other on a slow link run out as one. Those
+// that Redis has still don't count for an outer hold, and whoever gives back what is
+// left, in whatever order, leaves nothing behind.
 func TestMultiLeaseRunsOutAsOne(t *testing.T) {
 	const delay, lease = 100 * time.Millisecond, time.Second
 	rdb := server.Client(t)
-	p, c := connectVia(t, server, nil, holdfast.WithLease(never))
-	ls := members(t, c, multiWays["one by one"], 3)
-	l := c.MultiLock(ls...)
-	outer, err := l.Lock(t.Context())
-	require.NoError(t, err)
-	// The first two get their lease anew after the last one's answer: theirs ends
-	// later by the delay.
-	p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Do: faultproxy.Delay(delay)})
-	inner, err := l.Lock(outer.Context(), holdfast.Lease(lease))
-	require.NoError(t, err)
-	<-inner.Context().Done()
-	require.ErrorIs(t, context.Cause(inner.Context()), holdfast.ErrLost)
-	require.NoError(t, outer.Context().Err())
-	require.NoError(t, outer.Unlock(t.Context()))
-	require.Empty(t, leftKeys(t, rdb, t.Name()))
+	type both struct {
+		c            *holdfast.Client
+		l            *rlock.MultiLock
+		outer, inner *holdfast.Hold
+	}
+	for name, check := range map[string]func(t *testing.T, b both){
+		"the outer hold is given back": func(t *testing.T, b both) {
+			require.NoError(t, b.outer.Unlock(t.Context()))
+			require.Empty(t, leftKeys(t, rdb, t.Name()))
+			require.ErrorIs(t, b.inner.Unlock(t.Context()), holdfast.ErrLost)
+		},
+		"by the lock itself": func(t *testing.T, b both) {
+			require.NoError(t, b.l.Unlock(b.outer.Context()))
+			require.ErrorIs(t, context.Cause(b.outer.Context()), holdfast.ErrReleased)
+			require.Empty(t, leftKeys(t, rdb, t.Name()))
+		},
+		"the inner one first": func(t *testing.T, b both) {
+			require.ErrorIs(t, b.inner.Unlock(t.Context()), holdfast.ErrLost)
+			require.NoError(t, b.outer.Context().Err())
+			n, err := b.l.HoldCount(b.outer.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.NoError(t, b.outer.Unlock(t.Context()))
+			require.Empty(t, leftKeys(t, rdb, t.Name()))
+		},
+		"entered again, and detached": func(t *testing.T, b both) {
+			again, err := b.l.TryLock(b.outer.Context())
+			require.NoError(t, err)
+			require.NoError(t, again.Unlock(t.Context()))
+			require.NoError(t, b.outer.Context().Err())
+			handle, err := b.outer.Detach()
+			require.NoError(t, err, "it is the only one")
+			taken, err := b.c.Resume(t.Context(), handle)
+			require.NoError(t, err)
+			require.NoError(t, taken.Unlock(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, c := connectVia(t, server, nil, holdfast.WithLease(never))
+			b := both{c: c, l: c.MultiLock(members(t, c, multiWays["one by one"], 3)...)}
+			var err error
+			b.outer, err = b.l.Lock(t.Context())
+			require.NoError(t, err)
+			// The first two get their lease anew after the last one's answer: theirs ends
+			// later by the delay.
+			late := p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Do: faultproxy.Delay(delay)})
+			b.inner, err = b.l.Lock(b.outer.Context(), holdfast.Lease(lease))
+			require.NoError(t, err)
+			late.Remove()
+			<-b.inner.Context().Done()
+			require.ErrorIs(t, context.Cause(b.inner.Context()), holdfast.ErrLost)
+			require.NoError(t, b.outer.Context().Err())
+			check(t, b)
+		})
+	}
+	t.Run("without an outer hold", func(t *testing.T) {
+		p, c := connectVia(t, server, nil, holdfast.WithLease(never))
+		l := c.MultiLock(members(t, c, multiWays["one by one"], 3)...)
+		p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Do: faultproxy.Delay(delay)})
+		h, err := l.Lock(t.Context(), holdfast.Lease(lease))
+		require.NoError(t, err)
+		<-h.Context().Done()
+		require.ErrorIs(t, h.Unlock(t.Context()), holdfast.ErrLost)
+		// Whoever ran out goes by itself, a margin later.
+		require.Subset(t, []string{t.Name() + "-2"}, leftKeys(t, rdb, t.Name()), "those that had some time left are given back")
+	})
 }
 
 // The loss of one member ends the context of all; Unlock frees the others.

@@ -64,10 +64,14 @@ func (s *groupState) check(now bool) {
 	if s.ended() != nil {
 		return
 	}
-	alive := 0
+	alive, ranOut := 0, false
 	var why error
 	for _, p := range s.parts {
-		switch cause := p.ended(); {
+		cause := p.ended()
+		if _, ok := errors.AsType[*lease.RanOutError](cause); ok {
+			ranOut = true
+		}
+		switch {
 		case cause == nil:
 			alive++
 		case why == nil, errors.Is(cause, errs.ErrLost) && !errors.Is(why, errs.ErrLost):
@@ -84,11 +88,11 @@ func (s *groupState) check(now bool) {
 	if !first && !now {
 		return
 	}
-	if first && errors.Is(why, errs.ErrLost) {
+	if ranOut {
+		s.discount()
+	}
+	if errors.Is(why, errs.ErrLost) {
 		s.lapse(time.Now())
-		if _, ok := errors.AsType[*lease.RanOutError](why); ok {
-			s.discount()
-		}
 	}
 	switch {
 	case !errors.Is(why, errs.ErrLost):

@@ -181,7 +181,13 @@ func (l *ledger) awaitEmpty(ctx context.Context, within time.Duration) {
 func (e *entry) count() int {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
-	return len(e.holds)
+	n := 0
+	for _, r := range e.holds {
+		if !r.void {
+			n++
+		}
+	}
+	return n
 }
 
 // add records a hold that was granted: a lease of d, asked for at asked. It
@@ -396,7 +402,8 @@ func (e *entry) left(now time.Time) (n int, d time.Duration, each []time.Duratio
 	return n, d, each
 }
 
-// latest is the owner's latest hold of a name, or nil.
+// latest is the owner's latest hold of a name, one that counts if there is one, or
+// nil.
 func (s *Services) latest(key, field string) *record {
 	l := &s.ledger
 	l.mu.Lock()
@@ -404,6 +411,11 @@ func (s *Services) latest(key, field string) *record {
 	e := l.entries[entryKey{key, field}]
 	if e == nil || len(e.holds) == 0 {
 		return nil
+	}
+	for _, r := range slices.Backward(e.holds) {
+		if !r.void {
+			return r
+		}
 	}
 	return e.holds[len(e.holds)-1]
 }

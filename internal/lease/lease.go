@@ -171,10 +171,7 @@ func (l *Lease) Expire(now time.Time, why error) bool {
 }
 
 // RanOutError is ErrLost for a lease that ended by itself.
-type RanOutError struct {
-	Name  string
-	Lease time.Duration
-}
+type RanOutError struct{ Name string }
 
 func (e *RanOutError) Error() string {
 	return fmt.Sprintf("%v: %s: its lease ran out", errs.ErrLost, errs.Quote(e.Name))
@@ -184,7 +181,7 @@ func (e *RanOutError) Error() string {
 func (e *RanOutError) Unwrap() error { return errs.ErrLost }
 
 // RanOut is the error of who finds the deadline passed.
-func (l *Lease) RanOut() error { return &RanOutError{l.Name, l.Duration()} }
+func (l *Lease) RanOut() error { return &RanOutError{l.Name} }
 
 // Lose ends the lease whatever its deadline.
 func (l *Lease) Lose(why error) {
