@@ -49,10 +49,13 @@ func (l *logged) about(parts ...string) int {
 	return n
 }
 
+// gentle is a lease that stands the collector beside it.
+const gentle = 2 * watched
+
 // logging makes a client on the shared server whose log is kept.
 func logging(t testing.TB) (*logged, *holdfast.Client) {
 	l := &logged{}
-	return l, connect(t, holdfast.WithLease(watched), holdfast.WithLogger(l.logger()))
+	return l, connect(t, holdfast.WithLease(gentle), holdfast.WithLogger(l.logger()))
 }
 
 // traceID is what middleware puts in a context.
@@ -119,7 +122,7 @@ func TestDroppedHoldWithALivingOwner(t *testing.T) {
 			rdb := server.Client(t)
 			l := c.Lock(t.Name())
 			acquireAndDrop(t, ctx, l, 2)
-			throughout(t, 2*watched, "it isn't renewed", func() bool {
+			throughout(t, 2*gentle, "it isn't renewed", func() bool {
 				runtime.GC()
 				return exists(t, rdb, t.Name())
 			})
@@ -137,7 +140,7 @@ func TestDroppedContextWithAChosenOwner(t *testing.T) {
 	rdb := server.Client(t)
 	l := c.Lock(t.Name())
 	acquireAndDrop(t, holdfast.WithOwnerID(context.Background(), "18"), l, 1)
-	throughout(t, 2*watched, "it isn't renewed", func() bool {
+	throughout(t, 2*gentle, "it isn't renewed", func() bool {
 		runtime.GC()
 		return exists(t, rdb, t.Name())
 	})
@@ -157,7 +160,7 @@ func TestDroppedOwnerWhoseIDIsUsedElsewhere(t *testing.T) {
 		return id
 	}()
 	acquireAndDrop(t, holdfast.WithOwnerID(context.Background(), id), l, 1)
-	throughout(t, 2*watched, "it isn't renewed", func() bool {
+	throughout(t, 2*gentle, "it isn't renewed", func() bool {
 		runtime.GC()
 		return exists(t, rdb, t.Name())
 	})
@@ -176,7 +179,7 @@ func TestDroppedInnerHold(t *testing.T) {
 	outer, err := l.Lock(t.Context())
 	require.NoError(t, err)
 	acquireAndDrop(t, outer.Context(), l, 1)
-	throughout(t, 2*watched, "it isn't renewed", func() bool {
+	throughout(t, 2*gentle, "it isn't renewed", func() bool {
 		runtime.GC()
 		return exists(t, rdb, t.Name())
 	})
@@ -199,7 +202,7 @@ func TestHoldContextKeepsTheHold(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}()
-	throughout(t, 2*watched, "it isn't renewed", func() bool {
+	throughout(t, 2*gentle, "it isn't renewed", func() bool {
 		runtime.GC()
 		return exists(t, rdb, t.Name())
 	})

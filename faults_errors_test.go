@@ -41,7 +41,7 @@ func everywhere(t *testing.T, test func(t *testing.T, connect func(...holdfast.O
 // A server that forgets its scripts all the time is no error for anybody.
 func TestA43ScriptsAreFlushed(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func(...holdfast.Option) *holdfast.Client, nodes []*redis.Client) {
-		const lease = 900 * time.Millisecond
+		const lease = 2 * time.Second // among fifty goroutines
 		log := &logged{}
 		a, b := connect(holdfast.WithLease(lease), holdfast.WithLogger(log.logger())), connect(holdfast.WithLease(lease))
 		flushing, stop := context.WithCancel(t.Context())
@@ -125,7 +125,7 @@ func requireError(t testing.TB, err error, want ...error) {
 }
 
 // short is the time that calls in these tests are given.
-const short = 150 * time.Millisecond
+const short = 400 * time.Millisecond
 
 // "Taken", "no answer", "refused" and "your time is over" are told apart.
 func TestA47ErrorsAreToldApart(t *testing.T) {
@@ -133,7 +133,7 @@ func TestA47ErrorsAreToldApart(t *testing.T) {
 	srv := redistest.Start(t)
 	setup := func(t *testing.T) (p *faultproxy.Proxy, c *holdfast.Client, h *holdfast.Hold) {
 		p, c = connectVia(t, srv, func(o *redis.Options) {
-			o.ReadTimeout, o.DialTimeout, o.DialerRetries = 100*time.Millisecond, 100*time.Millisecond, 1
+			o.ReadTimeout, o.DialTimeout, o.DialerRetries = short*2/3, short*2/3, 1
 			o.MaxRetries = -1 // go-redis would try for longer than the calls below may
 		}, holdfast.WithCommandTimeout(2*short), holdfast.WithLease(never))
 		h, err := c.Lock(t.Name()).Lock(t.Context())

@@ -45,7 +45,7 @@ func TestA14MultiCallerLeavesDuringTheGrant(t *testing.T) {
 		for end, leave := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 			"cancel": context.WithCancel,
 			"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 100*time.Millisecond)
+				return context.WithTimeout(ctx, 500*time.Millisecond) // after the script
 			},
 		} {
 			t.Run(way+"/"+end, func(t *testing.T) {

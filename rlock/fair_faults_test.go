@@ -65,7 +65,7 @@ func TestA14FairCancelledLeavesNothing(t *testing.T) {
 				kept := p.Add(faultproxy.Rule{Match: sending(t, "acquire_fair.lua"), Times: 1, Do: faultproxy.HoldReply(answer)})
 				ctx, cancel := context.WithCancel(t.Context())
 				if by == "deadline" {
-					ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+					ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond) // after the script
 				}
 				defer cancel()
 				got := make(chan error, 1)

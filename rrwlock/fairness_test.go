@@ -192,8 +192,9 @@ func TestNobodyStarves(t *testing.T) {
 			for range 5 {
 				before := served.Load()
 				unlock(t, got(t, locking(t.Context(), sides[1](clients[0].RWLock(t.Name()))), "it starves"))
-				// One phase of the others, and what was under way; not their stream.
-				require.Less(t, served.Load()-before, int64(60))
+				// One phase of the others, and what was under way when it asked; not their
+				// stream, which serves 600 a second.
+				require.Less(t, served.Load()-before, int64(240))
 			}
 			cancel()
 			wg.Wait()

@@ -97,7 +97,7 @@ func TestCommandThatDiesOfASignal(t *testing.T) {
 // TestCtrlZDoesNotStopRenewal: the command, in a group of its own, would go on.
 func TestCtrlZDoesNotStopRenewal(t *testing.T) {
 	t.Parallel()
-	c := begin(t, nil, "run", lockName(t), "--watchdog", "900ms", "--", "sh", "-c", "echo ready; sleep 2; echo done")
+	c := begin(t, nil, "run", lockName(t), "--watchdog", "1500ms", "--", "sh", "-c", "echo ready; sleep 3; echo done")
 	require.Equal(t, "ready", c.line())
 	c.signal(syscall.SIGTSTP)
 	require.Equal(t, "done", c.line())

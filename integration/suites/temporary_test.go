@@ -73,7 +73,7 @@ func TestRedirections(t *testing.T) {
 // temporarily has the servers answer every script with an error for some time,
 // while a hold is to be renewed and others ask.
 func temporarily(t *testing.T, p scenario.Place, text string) {
-	const lease = 4 * time.Second
+	const lease = 8 * time.Second
 	c := p.Via(t, locktest.Link{Lease: lease})
 	name := keyOf(t)
 	held, err := c.Lock("{" + name + "}held").Lock(t.Context())
@@ -188,7 +188,7 @@ func TestServersThatAreBusyOrReadOnly(t *testing.T) {
 
 	// Who has no time is told what it was.
 	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err = c.Lock("new").Lock(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

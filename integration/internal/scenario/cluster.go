@@ -87,7 +87,7 @@ func (p Place) thousands(t *testing.T, n int, lease time.Duration) (kept bool) {
 // ScriptsAreFlushed is A43: servers that forget their scripts all the time, while
 // slots move, are no error for anybody.
 func ScriptsAreFlushed(t *testing.T, top *topology.Topology) {
-	const lease = 1500 * time.Millisecond
+	const lease = 2500 * time.Millisecond
 	p := On(top)
 	rdb := p.Redis(t)
 	log := &diary{}
