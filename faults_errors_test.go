@@ -156,6 +156,9 @@ func TestA47ErrorsAreToldApart(t *testing.T) {
 		var taken *holdfast.NotAcquiredError
 		require.ErrorAs(t, err, &taken)
 		require.Positive(t, taken.Remaining)
+		_, err = l.Lock(soon(t))
+		requireError(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "is taken for another")
 		requireError(t, l.Unlock(holdfast.WithOwner(t.Context())), holdfast.ErrNotHeld)
 		require.NoError(t, h.Unlock(t.Context()))
 		requireError(t, h.Extend(t.Context(), time.Second), holdfast.ErrNotHeld)

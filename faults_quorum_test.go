@@ -94,10 +94,11 @@ func TestQuorumWithoutMajority(t *testing.T) {
 			}
 			_, err = f.quorum.IsLocked(t.Context())
 			require.ErrorIs(t, err, holdfast.ErrUnavailable)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			_, err = f.quorum.Lock(ctx)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, holdfast.ErrUnavailable)
 			require.NotErrorIs(t, err, holdfast.ErrNotAcquired)
 			require.Error(t, h.Unlock(t.Context()))
 			if what == "stopped" {

@@ -117,6 +117,21 @@ type quorumAttempt struct {
 	lease    time.Duration
 	forever  bool
 	deadline time.Time // of the wait; zero without one
+	last     error     // of the round before
+}
+
+// left is the error of a caller whose context has ended: with what came of the last
+// round, which is an outage too if it was one, but not "taken".
+func (a *quorumAttempt) left() error {
+	err := fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), script.ContextError(a.ctx))
+	switch {
+	case a.last == nil:
+		return err
+	case errors.Is(a.last, errs.ErrUnavailable):
+		return fmt.Errorf("%w (%w)", err, a.last)
+	default:
+		return fmt.Errorf("%w (%v)", err, a.last) //nolint:errorlint // on purpose, see above
+	}
 }
 
 func (q *Quorum) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
@@ -140,7 +155,7 @@ func (q *Quorum) acquire(ctx context.Context, opts []Option, forever bool) (*Hol
 	stale := 0
 	for round := 0; ; round++ {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("holdfast: lock %s: %w", errs.Quote(q.name), script.ContextError(ctx))
+			return nil, a.left()
 		}
 		start := time.Now()
 		h, final, err := a.round(start)
@@ -154,11 +169,9 @@ func (q *Quorum) acquire(ctx context.Context, opts []Option, forever bool) (*Hol
 		if final || !mayWait || stale == staleTries {
 			return nil, err
 		}
+		a.last = err
 		a.sleep(round, time.Since(start))
-		switch {
-		case ctx.Err() != nil && errors.Is(err, errs.ErrUnavailable):
-			return nil, fmt.Errorf("holdfast: lock %s: %w (%w)", errs.Quote(q.name), script.ContextError(ctx), err)
-		case ctx.Err() == nil && !a.deadline.IsZero() && !time.Now().Before(a.deadline):
+		if ctx.Err() == nil && !a.deadline.IsZero() && !time.Now().Before(a.deadline) {
 			return nil, err
 		}
 	}
@@ -257,7 +270,7 @@ func (a *quorumAttempt) explain(err error) error {
 // servers answer, or because of something that another try won't change.
 func (a *quorumAttempt) verdict(granted int, failed []error) (final bool, err error) {
 	if a.ctx.Err() != nil {
-		return true, fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), script.ContextError(a.ctx))
+		return true, a.left()
 	}
 	var silent, broken []error
 	var remaining []time.Duration

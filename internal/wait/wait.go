@@ -173,6 +173,16 @@ func (l *Loop) ended(ctx context.Context, name string, last error) error {
 	return err
 }
 
+// left is ended, and says that the name was taken: who waits for what it holds
+// itself, in another context, learns it here.
+func (w *waiter) left(out Outcome, last error) error {
+	err := w.ended(w.ctx, w.Name, last)
+	if err != nil && last == nil && (w.refusals > 0 || out.TTL != 0) {
+		err = fmt.Errorf("%w (%v)", err, w.refused(out)) //nolint:errorlint // it isn't "not acquired": the caller left
+	}
+	return err
+}
+
 // waiter is one acquisition that may wait.
 type waiter struct {
 	*Loop
@@ -238,8 +248,7 @@ func (w *waiter) awaitTurn() error {
 	case <-w.over:
 		return w.overInLine()
 	}
-	_, last := w.place.line.lastKnown()
-	return w.ended(w.ctx, w.Name, last)
+	return w.left(w.place.line.lastKnown())
 }
 
 // overInLine ends a wait that never got to the front. If the first in line had
@@ -366,7 +375,7 @@ func (w *waiter) loop() error {
 				w.refusals++
 			}
 		}
-		if err := w.ended(w.ctx, w.Name, last); err != nil {
+		if err := w.left(out, last); err != nil {
 			return err
 		}
 		if try && w.isOver() { // the answer came late, but it came
@@ -399,10 +408,10 @@ func (w *waiter) loop() error {
 			return w.lastTry(ready != nil || w.Delay != nil, out, last)
 		case <-w.ctx.Done():
 			timer.Stop()
-			return w.ended(w.ctx, w.Name, last)
+			return w.left(out, last)
 		case <-w.Closed:
 			timer.Stop()
-			return w.ended(w.ctx, w.Name, last)
+			return w.left(out, last)
 		}
 		timer.Stop()
 	}
