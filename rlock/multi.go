@@ -23,9 +23,10 @@ import (
 // in one script call, and given back in one, up to 100 in a call. Others are asked
 // one after the other.
 //
-// The lease of a hold counts from the end of the acquisition. Its context ends as
-// soon as one member is lost or given back; Unlock gives all back. Its fencing token
-// is 0: fence each member with a FencedLock, and look at its own holds.
+// The lease of a hold counts from the end of the acquisition, and a fixed one ends
+// for all members as soon as it does for one. Its context ends as soon as one member
+// is lost or given back; Unlock gives all back. Its fencing token is 0: fence each
+// member with a FencedLock, and look at its own holds.
 //
 // An Unlock of a member by its own Locker takes it out of the multi lock's hold.
 type MultiLock struct{ m *hold.Multi }
