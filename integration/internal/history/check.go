@@ -172,6 +172,16 @@ func (c *check) views() []*view {
 	for _, r := range c.history.Reports {
 		over[r.Process] = r.At
 	}
+	killed := make(map[int]int64)
+	var long []span
+	for _, e := range c.history.Events {
+		switch s := e.span(); {
+		case e.Killed && e.Process != nil:
+			killed[*e.Process] = e.Begin
+		case !e.Killed && !e.Harmless && (e.End == 0 || s.to-s.from > int64(undoing/4)):
+			long = append(long, s)
+		}
+	}
 	leases := make(map[key]time.Duration)
 	byName := make(map[string]*view)
 	losses := c.history.losses()
@@ -184,7 +194,7 @@ func (c *check) views() []*view {
 		for _, name := range op.names() {
 			v := byName[name]
 			if v == nil {
-				v = &view{kind: op.Kind, name: name, leases: leases, over: over}
+				v = &view{kind: op.Kind, name: name, leases: leases, over: over, killed: killed, long: long}
 				for _, l := range losses {
 					if l.scope.concerns(name) {
 						v.losses = append(v.losses, l)

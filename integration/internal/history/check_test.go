@@ -61,8 +61,12 @@ func with(t int64) func(*Op) { return func(op *Op) { op.Token = t } }
 
 var (
 	process1 = 1
-	killed1  = Event{What: "kill", Process: &process1, Killed: true, Begin: 50}
+	killed1  = killed1At(50)
 )
+
+func killed1At(at int64) Event {
+	return Event{What: "kill", Process: &process1, Killed: true, Begin: at}
+}
 
 // Each invariant accepts what is right and rejects what is broken. want is the kind
 // of the violation; empty: none.
@@ -188,6 +192,22 @@ func TestCheck(t *testing.T) {
 		)},
 		"semaphore: taken by one that was killed": {"", events{killed1}, calls(Semaphore, "n",
 			did(1, 2, Set, "", n(2)), did(3, 4, Acquire, "", n(1)), did(70, 71, Available, "", value(1), by(Judge)),
+		)},
+		"semaphore: one that was killed had found them set": {"order", events{killed1}, calls(Semaphore, "n",
+			did(1, 2, Set, "", n(2), by(2)), did(3, 4, Set, "", n(2), refused), did(5, 6, Acquire, "", n(1), by(2)), did(7, 8, Release, "", n(1), by(2)),
+			did(70, 71, Available, "", value(1), by(Judge)),
+		)},
+		"semaphore: seen before they were set": {"", nil, calls(Semaphore, "n",
+			did(1, 10, Set, "", n(2)), did(2, 9, Set, "", n(2), refused), did(3, 4, Available, "", value(0)),
+		)},
+		"semaphore: not undone, and killed long after": {"order", events{killed1At(20_000)}, calls(Semaphore, "n",
+			did(1, 2, Set, "", n(2)), did(3, 4, Acquire, "", n(1), maybe), did(30_000, 30_001, Available, "", value(1), by(Judge)),
+		)},
+		"semaphore: killed before it was undone": {"", events{killed1At(5_000)}, calls(Semaphore, "n",
+			did(1, 2, Set, "", n(2)), did(3, 4, Acquire, "", n(1), refused), did(30_000, 30_001, Available, "", value(1), by(Judge)),
+		)},
+		"semaphore: killed before it was undone, as a fault had lasted": {"", events{{What: "cut", Begin: 2, End: 15_000}, killed1At(20_000)}, calls(Semaphore, "n",
+			did(1, 2, Set, "", n(2)), did(3, 4, Acquire, "", n(1), maybe), did(30_000, 30_001, Available, "", value(1), by(Judge)),
 		)},
 
 		"expirable: one too many": {"order", nil, calls(Expirable, "n",

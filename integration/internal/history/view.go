@@ -56,6 +56,8 @@ type view struct {
 	losses []loss
 	leases map[key]time.Duration // of holds, the longest that was asked for
 	over   map[int]int64         // when processes ended by themselves
+	killed map[int]int64         // when the others were killed
+	long   []span                // faults that an undoing may have to sit out, by begin
 	calls  []porcupine.Operation
 
 	holds, excused int
@@ -212,24 +214,56 @@ func (v *view) wasSet() bool {
 
 // slack is how many permits fewer than it should a look may see, because calls
 // that take may have taken effect before they count, or without an answer, and
-// those that give later than they count.
+// those that give later than they count. A number that is there already is not set
+// again, whoever asks for it.
 func (v *view) slack(look *Op) (n int64) {
 	for _, op := range v.ops {
-		if op.looks() || op.Start > look.End {
+		if op.looks() || op.Start > look.End || op.Call == Set && v.setBefore(look.Start) {
 			continue
 		}
-		settled := op.End
-		if op.Outcome != Done { // or taken and undone, or on its way still
-			settled = math.MaxInt64
-			if over, ok := v.over[op.Process]; ok {
-				settled = over
-			}
-		}
-		if settled >= look.Start {
+		if v.settled(op) >= look.Start {
 			n += op.N
 		}
 	}
 	return n
+}
+
+// setBefore reports whether somebody knew by then that there is a number of permits.
+func (v *view) setBefore(at int64) bool {
+	return slices.ContainsFunc(v.ops, func(op *Op) bool {
+		return op.Call == Set && (op.Outcome == Done || op.Outcome == Refused) && op.End < at
+	})
+}
+
+// undoing is how long what a call has left behind takes to come to its end: a
+// command's time, a lease, and some seconds to try again.
+const undoing = 10 * time.Second
+
+// settled answers from when on a call changes nothing any more. One without an
+// answer, or that was refused, may have taken something that is given back behind
+// the caller, and what was to be given back is so behind the caller, too: as long
+// as the process lives. One that is killed in the midst of it leaves that for ever.
+func (v *view) settled(op *Op) int64 {
+	if op.Outcome == Done {
+		return op.End
+	}
+	if over, ok := v.over[op.Process]; ok {
+		return over
+	}
+	killed, ok := v.killed[op.Process]
+	if !ok || op.Outcome == Open {
+		return math.MaxInt64
+	}
+	from := op.End
+	for _, f := range v.long {
+		if f.from < After(from, undoing) && f.to > from {
+			from = f.to
+		}
+	}
+	if from > math.MaxInt64-int64(undoing) || After(from, undoing) > killed {
+		return math.MaxInt64
+	}
+	return After(from, undoing)
 }
 
 // latch looks for the order of the calls that were answered. Each count-down that
