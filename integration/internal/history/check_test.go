@@ -233,6 +233,12 @@ func TestCheck(t *testing.T) {
 		"limiter: too fast": {"rate", nil, calls(Limiter, "n",
 			did(1, 2, Set, "", n(2)), did(3, 4, Acquire, "", n(2)), did(90, 91, Acquire, "", n(1)),
 		)},
+		"limiter: too fast, though each waited for long": {"rate", nil, calls(Limiter, "n",
+			did(1, 2, Set, "", n(2)), did(3, 150, Acquire, "", n(2)), did(3, 151, Acquire, "", n(2)), did(3, 152, Acquire, "", n(2)),
+		)},
+		"limiter: each waited for long": {"", nil, calls(Limiter, "n",
+			did(1, 2, Set, "", n(2)), did(3, 90, Acquire, "", n(2)), did(3, 150, Acquire, "", n(2)), did(3, 250, Acquire, "", n(2)),
+		)},
 
 		"fair: in order": {"", nil, calls(Fair, "n",
 			did(1, 20, Acquire, "a", queued(3), lookedAt(21)), did(5, 30, Acquire, "b", lookedAt(31)),
