@@ -64,6 +64,10 @@ var (
 	killed1  = killed1At(50)
 )
 
+func stopped(process int, from, to int64) Event {
+	return Event{What: "freeze", Process: &process, Begin: from, End: to}
+}
+
 func killed1At(at int64) Event {
 	return Event{What: "kill", Process: &process1, Killed: true, Begin: at}
 }
@@ -274,6 +278,21 @@ func TestCheck(t *testing.T) {
 		)},
 		"hang: longer, whatever was noted": {"hang", events{{What: "note", Begin: 100, End: 5_000, Harmless: true}}, calls(Lock, "n",
 			did(1, 11_500, Acquire, "a", refused, bound(time.Second)),
+		)},
+		"hang: its process was killed, long after its bound": {"hang", events{killed1At(20_000)}, calls(Lock, "n",
+			did(1, 0, Acquire, "a", open, bound(time.Second)),
+		)},
+		"hang: its process was killed, and there was a fault before": {"", events{{What: "cut", Begin: 100, End: 15_000}, killed1At(20_000)}, calls(Lock, "n",
+			did(1, 0, Acquire, "a", open, bound(time.Second)),
+		)},
+		"hang: longer, while another one was stopped": {"hang", events{stopped(2, 100, 5_000)}, calls(Lock, "n",
+			did(1, 11_500, Acquire, "a", refused, bound(time.Second)),
+		)},
+		"hang: longer, but it was stopped": {"", events{stopped(1, 100, 5_000)}, calls(Lock, "n",
+			did(1, 11_500, Acquire, "a", refused, bound(time.Second)),
+		)},
+		"hang: nobody had it, as far as known, while another one was stopped": {"", events{stopped(2, 5_000, 15_000)}, calls(Lock, "n",
+			did(1, 2, Acquire, "b", lookedAt(3)), did(3, 4, Release, "b", about(1)), did(2, 20_000, Acquire, "a", lookedAt(20_001)),
 		)},
 		"hang: nobody had it": {"hang", nil, calls(Lock, "n",
 			did(1, 2, Acquire, "b", lookedAt(3)), did(3, 4, Release, "b", about(1)), did(2, 20_000, Acquire, "a", lookedAt(20_001)),

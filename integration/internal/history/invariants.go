@@ -165,11 +165,13 @@ func (c *check) hangs(v *view) {
 		if op.Outcome == Open {
 			if killed == 0 {
 				c.violated("hang", v.name, "%s: it has no end, although its process was not killed", op)
+			} else if late := time.Duration(killed - c.calm(op, op.Start, killed)); op.Bound > 0 && late > op.Bound+c.Grace {
+				c.violated("hang", v.name, "%s: it may take %v, and had no end when its process was killed, %v from the end of the last fault on", op, op.Bound, late)
 			}
 			continue
 		}
 		if op.Bound > 0 {
-			if late := time.Duration(op.End - c.calm(op.Start, op.End)); late > op.Bound+c.Grace {
+			if late := time.Duration(op.End - c.calm(op, op.Start, op.End)); late > op.Bound+c.Grace {
 				c.violated("hang", v.name, "%s: it may take %v, and took %v from the end of the last fault on", op, op.Bound, late)
 			}
 			continue
@@ -185,7 +187,7 @@ func (c *check) hangs(v *view) {
 			if h.to <= from {
 				continue
 			}
-			if gap := min(h.from, op.End); gap > from && time.Duration(gap-c.calm(from, gap)) > c.Grace {
+			if gap := min(h.from, op.End); gap > from && time.Duration(gap-c.calm(op, from, gap)) > c.Grace {
 				c.violated("hang", v.name, "%s: nobody held it from %d to %d", op, from, gap)
 				break
 			}
@@ -197,9 +199,14 @@ func (c *check) hangs(v *view) {
 	}
 }
 
-// calm answers from when on, within a time, there was no fault any more.
-func (c *check) calm(from, to int64) int64 {
+// calm answers from when on, within a time, there was no fault any more that a call
+// meets. One that has a bound doesn't depend on what other processes hold, and so not
+// on whether these are stopped.
+func (c *check) calm(op *Op, from, to int64) int64 {
 	for _, e := range c.history.Events {
+		if op.Bound > 0 && e.Process != nil && *e.Process != op.Process {
+			continue
+		}
 		if s := e.span(); !e.Harmless && !e.Killed && s.from < to && s.to > from {
 			from = max(from, min(s.to, to))
 		}
