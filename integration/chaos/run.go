@@ -32,6 +32,10 @@ const (
 	// settles is how long calls under way may take after the clients were told to
 	// stop, when nothing is broken any more.
 	settles = 15 * time.Second
+
+	// rests is how long they may take then: to see that nothing of theirs is left,
+	// and to close.
+	rests = 2*lease + 10*time.Second
 )
 
 // run is one run from the start of the servers to the verdict. An error says that
@@ -226,7 +230,7 @@ func (r *runner) work(ctx context.Context) error {
 	}
 	r.violation = append(r.violation, r.fleet.early()...)
 	r.tell("%8.3fs the clients are told to stop", time.Since(began).Seconds())
-	r.violation = append(r.violation, r.fleet.finish(ctx, settles+5*time.Second)...)
+	r.violation = append(r.violation, r.fleet.finish(ctx, settles+rests)...)
 	r.tell("%8.3fs the clients have ended", time.Since(began).Seconds())
 	if ctx.Err() != nil {
 		return errors.New("interrupted")

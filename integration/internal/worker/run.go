@@ -96,6 +96,9 @@ func Run(ctx context.Context, c Config) error {
 		return errors.Join(err, p.rdb.Close(), w.Close())
 	}
 	hang := p.work(ctx)
+	if hang == nil {
+		hang = p.rest()
+	}
 	closed := p.close()
 	leaks := p.leaks(before)
 	r := history.Report{Calls: p.counts, Leaks: leaks}
