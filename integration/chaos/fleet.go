@@ -200,6 +200,18 @@ func (f *fleet) early() (ended []string) {
 	return ended
 }
 
+// killedOnes are the processes that were killed on purpose.
+func (f *fleet) killedOnes() (killed []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.all {
+		if c.killed {
+			killed = append(killed, c.process)
+		}
+	}
+	return killed
+}
+
 // dump has a process write its goroutines to its log, and end.
 func (f *fleet) dump(c *client) {
 	_ = c.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended in this moment

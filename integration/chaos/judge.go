@@ -57,7 +57,13 @@ func (r *runner) recorded() (*history.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	return history.Load(files...)
+	h, err := history.Load(files...)
+	if err != nil {
+		return nil, err
+	}
+	h.Events = append(h.Events, r.unplanned...)
+	slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Begin, b.Begin) })
+	return h, nil
 }
 
 // conserve has the permits counted that are left when all clients have ended.
@@ -81,8 +87,6 @@ func (r *runner) judge(context.Context) (verdict, error) {
 	}
 	if n := len(r.unplanned); n > 0 {
 		v.faults[unplanned.name] = n
-		h.Events = append(h.Events, r.unplanned...)
-		slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Begin, b.Begin) })
 	}
 	for _, op := range h.Ops {
 		v.outcomes[op.Outcome]++

@@ -239,7 +239,11 @@ func (r *runner) work(ctx context.Context) error {
 	if err := r.conserve(ctx); err != nil {
 		return err
 	}
-	left, err := leftovers(ctx, r.top, r.world.done[killClient] > 0)
+	h, err := r.recorded()
+	if err != nil {
+		return err
+	}
+	left, err := leftovers(ctx, r.top, excuse{killed: r.fleet.killedOnes(), lost: h.LostOf})
 	r.violation = append(r.violation, left...)
 	return err
 }

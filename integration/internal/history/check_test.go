@@ -332,6 +332,16 @@ func TestCheckOfTheGuardedResource(t *testing.T) {
 	require.Len(t, check(nil, 10, write(), other), 1)
 }
 
+// A name that came after a loss of data, or lies elsewhere, has lost nothing.
+func TestLostOf(t *testing.T) {
+	h := made([]Event{{Loses: true, Begin: 5, End: 10, Scope: Scope{Names: []string{"n"}}}, {What: "cut", Begin: 20, End: 30}},
+		calls(Lock, "n", did(1, 2, Acquire, "a")), calls(Lock, "m", did(1, 2, Acquire, "a")))
+	require.True(t, h.LostOf("n"))
+	require.False(t, h.LostOf("m"))
+	require.False(t, h.LostOf("nobody's"))
+	require.False(t, made([]Event{{Loses: true, Begin: 5, End: 10}}, calls(Lock, "n", did(10, 12, Acquire, "a"))).LostOf("n"))
+}
+
 // What processes say of themselves counts.
 func TestCheckOfReports(t *testing.T) {
 	h := &History{Reports: []Report{{Process: 1}, {Process: 2, Leaks: "a goroutine"}, {Process: 3, Error: "a call that didn't end"}}}

@@ -29,6 +29,14 @@ func (h *History) losses() (all []loss) {
 	return all
 }
 
+// LostOf reports whether data of a name may have been lost since it was first used.
+func (h *History) LostOf(name string) bool {
+	i := slices.IndexFunc(h.Ops, func(op Op) bool { return slices.Contains(op.names(), name) })
+	return i >= 0 && slices.ContainsFunc(h.losses(), func(l loss) bool {
+		return h.Ops[i].Start < l.to && l.scope.concerns(name)
+	})
+}
+
 func (e *Event) span() span {
 	if e.End == 0 {
 		return span{e.Begin, math.MaxInt64}
