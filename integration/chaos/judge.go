@@ -78,6 +78,7 @@ func (r *runner) conserve(ctx context.Context) error {
 // judge reads what all processes wrote down, and checks it.
 func (r *runner) judge(context.Context) (verdict, error) {
 	v := verdict{cfg: r.config, violations: slices.Concat(r.world.wrong, r.violation), faults: r.world.done, outcomes: make(map[history.Outcome]int)}
+	r.unwatch()
 	if err := r.world.events.Close(); err != nil {
 		return v, err
 	}

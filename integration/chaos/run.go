@@ -123,6 +123,7 @@ type runner struct {
 	proxies   *topology.Proxies
 	guarded   *register.Register // what fenced locks guard; nothing disturbs it
 	fleet     *fleet
+	unwatch   func() // ends the watch of stalls
 	world     *world
 	unplanned []history.Event
 	calm      int64 // history.Now when the last fault was over
@@ -166,6 +167,7 @@ func (r *runner) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.unwatch = watchStalls(r.top.Nodes(), events)
 	r.fleet = &fleet{dir: r.dir, tell: r.tell, task: r.task()}
 	r.world = &world{top: r.top, proxies: r.proxies, fleet: r.fleet, events: events, tell: r.tell, done: make(map[string]int)}
 	r.tell("servers are up, after %v", time.Since(began).Round(time.Millisecond))
@@ -250,6 +252,9 @@ func (r *runner) work(ctx context.Context) error {
 
 // close ends all that still runs.
 func (r *runner) close() (err error) {
+	if r.unwatch != nil {
+		r.unwatch()
+	}
 	if r.fleet != nil {
 		r.fleet.close()
 	}

@@ -111,6 +111,7 @@ func Check(h *History, o Options) Verdict {
 	}
 	c := &check{Options: o, history: h, verdict: Verdict{history: h, pictures: make(map[string][]byte)}}
 	c.count()
+	c.errors()
 	for _, v := range c.views() {
 		c.verdict.Names++
 		if _, ok := models[v.kind]; ok {
@@ -182,15 +183,11 @@ func (c *check) views() []*view {
 			long = append(long, s)
 		}
 	}
-	leases := make(map[key]time.Duration)
+	leases := c.leases()
 	byName := make(map[string]*view)
 	losses := c.history.losses()
 	for i := range c.history.Ops {
 		op := &c.history.Ops[i]
-		if op.Call == Extend {
-			k := key{op.Process, op.Hold}
-			leases[k] = max(leases[k], op.Lease)
-		}
 		for _, name := range op.names() {
 			v := byName[name]
 			if v == nil {

@@ -25,6 +25,7 @@ func calls(k Kind, name string, ops ...Op) []Op {
 		op.End *= ms
 		op.Seen *= ms
 		op.Queue *= ms
+		op.Told *= ms
 		if op.Lease == 0 {
 			op.Lease = 100 * time.Millisecond
 		}
@@ -54,6 +55,13 @@ func lasts(d time.Duration) func(*Op) { return func(op *Op) { op.Lease = d } }
 
 // open is a call of which only the begin was recorded.
 func open(op *Op) { op.Result = Result{} }
+
+func fixed(op *Op) { op.Fixed = true }
+
+func told(at int64) func(*Op) { return func(op *Op) { op.Told = at } }
+
+// gone is a release of what had been lost.
+func gone(op *Op) { op.Outcome = Lost }
 
 func failed(op *Op) { op.Outcome, op.Error = Failed, "it can't be" }
 
@@ -299,6 +307,42 @@ func TestCheck(t *testing.T) {
 		)},
 		"hang: others had it": {"", nil, calls(Lock, "n",
 			did(1, 2, Acquire, "b", lookedAt(3), lasts(15*time.Second)), did(2, 20_000, Acquire, "a", lookedAt(20_001)),
+		)},
+		"unexplained: no answer": {"unexplained", events{{What: "cut", Begin: 1_000, End: 2_000}, stopped(2, 4_000, 6_000)}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_100, IsLocked, "", unanswered),
+		)},
+		"unexplained: no answer shortly after a fault": {"", events{{What: "cut", Begin: 1_000, End: 4_000}}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_100, IsLocked, "", unanswered),
+		)},
+		"unexplained: no answer for one that got no time": {"", events{{What: Stall, Harmless: true, Begin: 5_010, End: 5_080}}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_100, IsLocked, "", unanswered),
+		)},
+		"unexplained: no answer, whatever was noted": {"unexplained", events{{What: "note", Harmless: true, Begin: 5_010, End: 5_080}}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_100, IsLocked, "", unanswered),
+		)},
+		"unexplained: no answer for one that has just begun": {"", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(500, 600, IsLocked, "", unanswered),
+		)},
+		"unexplained: no answer for one that has left": {"", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_100, Acquire, "a", maybe),
+		)},
+		"unexplained: a loss": {"unexplained", events{{What: "cut", Begin: 1_000, End: 2_000}}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_001, Acquire, "a", lookedAt(5_020), told(5_050)),
+		)},
+		"unexplained: a loss that was told by its release": {"unexplained", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_001, Acquire, "a", lookedAt(5_020)), did(5_050, 5_060, Release, "a", about(2), gone),
+		)},
+		"unexplained: a loss a lease after a fault": {"", events{{What: "cut", Begin: 1_000, End: 3_000}}, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(2_000, 2_001, Acquire, "a", lookedAt(5_020), told(5_050), lasts(time.Second)),
+		)},
+		"unexplained: a lease that nobody renewed": {"", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_001, Acquire, "a", lookedAt(5_050), told(5_099), fixed), did(5_100, 5_101, Release, "a", about(2), gone),
+		)},
+		"unexplained: half a lease that nobody renewed": {"unexplained", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_001, Acquire, "a", lookedAt(5_040), told(5_050), fixed),
+		)},
+		"unexplained: entered again, and the lease of the first hold ran out": {"", nil, calls(Lock, "n",
+			did(1, 2, IsLocked, ""), did(5_000, 5_001, Acquire, "a", lookedAt(5_050), told(5_099), fixed), did(5_080, 5_081, Acquire, "a", lookedAt(5_085), told(5_099)),
 		)},
 		"error: one that nothing explains": {"error", nil, calls(Lock, "n", did(1, 2, Acquire, "a", failed))},
 	} {

@@ -25,8 +25,11 @@ func of(ids ...string) func(*Op)  { return func(op *Op) { op.Of = ids } }
 func once(op *Op)                 { op.Flavor = NonReentrant }
 func refused(op *Op)              { op.Outcome = Refused }
 
-// maybe is a call without an answer.
-func maybe(op *Op) { op.Outcome = Unknown }
+// maybe is a call without an answer, whose caller had left.
+func maybe(op *Op) { op.Outcome, op.Left = Unknown, true }
+
+// unanswered is one whose caller had not.
+func unanswered(op *Op) { op.Outcome = Unknown }
 
 // A model that accepts everything would prove nothing: each accepts what is
 // right, and rejects what is broken.

@@ -76,6 +76,7 @@ type Op struct {
 	N     int64         `json:"n,omitempty"`     // permits, count
 	Hold  int64         `json:"hold,omitempty"`  // ID of the acquisition that this call is about
 	Lease time.Duration `json:"lease,omitempty"` // of what is acquired or extended; of a rate: its interval
+	Fixed bool          `json:"fixed,omitempty"` // the lease isn't renewed
 	Of    []string      `json:"of,omitempty"`    // ids of permits that the call is about
 	Token int64         `json:"token,omitempty"` // that a Write carries
 
@@ -115,7 +116,17 @@ type Result struct {
 	IDs     []string `json:"ids,omitempty"`     // of permits that were granted
 	Value   int64    `json:"value,omitempty"`   // that was read
 	Error   string   `json:"error,omitempty"`
+
+	// Left says that the caller's context had ended, or that its time to wait was
+	// over: then the last question has a tenth of a second for its answer, which is
+	// little on a busy machine.
+	Left bool `json:"left,omitempty"`
 }
+
+// Stall is an Event, a Harmless one: a process, or a server, got no time from its
+// machine. Nothing may be late or wrong for it, but an answer may be missing: to its
+// process, or to all without one.
+const Stall = "stall"
 
 // Event is something that was done to servers, links or clients, from Begin to
 // End; End is 0 if it lasts.

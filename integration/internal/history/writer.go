@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // line is what stands in a line of a file: one of these.
@@ -126,6 +127,29 @@ func (w *Writer) Begins(e Event) int64 {
 
 // Ends records that it is over, after it is.
 func (w *Writer) Ends(id int64) { w.write(line{Over: &over{ID: id, End: Now()}}) }
+
+// Stalls records, until done is closed, each time in which this process got none
+// from its machine. With a process they are its own, else everybody's.
+func (w *Writer) Stalls(done <-chan struct{}, process *int) {
+	const often, late = 20 * time.Millisecond, 200 * time.Millisecond
+	for last := Now(); ; {
+		select {
+		case <-done:
+			return
+		case <-time.After(often):
+		}
+		now := Now()
+		if time.Duration(now-last) > late {
+			w.Stalled(process, last, now)
+		}
+		last = now
+	}
+}
+
+// Stalled records a Stall that is over.
+func (w *Writer) Stalled(process *int, begin, end int64) {
+	w.write(line{Event: &Event{ID: w.next(), What: Stall, Harmless: true, Process: process, Begin: begin, End: end}})
+}
 
 // Report records the last word of the process.
 func (w *Writer) Report(r Report) {

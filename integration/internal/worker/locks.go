@@ -22,14 +22,19 @@ type ask struct {
 	wait  bool // Lock, not TryLock
 	opts  []rlock.Option
 	lease time.Duration
+	fixed bool // it isn't renewed
 	bound time.Duration
+	short bool // the last question may have had no more than a moment for its answer
 }
+
+// left reports whether an answer may be missing because of the caller.
+func (q ask) left() bool { return q.short || q.ctx.Err() != nil }
 
 // asks chooses a way. forever says that a wait without a bound is one.
 func (a *actor) asks(ctx context.Context, forever, leased bool) ask {
 	q := ask{ctx: ctx, end: func() {}, lease: a.Lease}
 	if leased && a.chance(0.3) {
-		q.lease = a.Lease/2 + a.upTo(a.Lease/2)
+		q.fixed, q.lease = true, a.Lease/2+a.upTo(a.Lease/2)
 		q.opts = append(q.opts, rlock.Lease(q.lease))
 	}
 	switch {
@@ -46,6 +51,7 @@ func (a *actor) asks(ctx context.Context, forever, leased bool) ask {
 	default:
 		d := a.upTo(2 * time.Second)
 		q.opts, q.bound = append(q.opts, rlock.Wait(d)), d+a.CommandTimeout
+		q.short = true
 	}
 	return q
 }
@@ -99,7 +105,7 @@ func (a *actor) useLock() {
 		l = a.client.MultiLock(a.client.Lock(op.Names[0]), a.client.Lock(op.Names[1]))
 	}
 	if op.Name != "" && a.chance(0.1) {
-		a.look(op, history.IsLocked, func(ctx context.Context) (int64, error) {
+		a.look(context.Background(), op, history.IsLocked, func(ctx context.Context) (int64, error) {
 			is, err := l.IsLocked(ctx)
 			if is {
 				return 1, err
@@ -198,8 +204,8 @@ func (a *actor) hold(ctx context.Context, op history.Op, l rlock.Locker, m mode,
 		a.hold(h.Context(), op, l, m, again/2, with)
 	}
 	if live && op.Name != "" && a.chance(0.1) {
-		a.look(op, m.count, func(context.Context) (int64, error) {
-			n, err := l.HoldCount(h.Context())
+		a.look(h.Context(), op, m.count, func(ctx context.Context) (int64, error) {
+			n, err := l.HoldCount(ctx)
 			return int64(n), err
 		})
 	}
@@ -211,7 +217,7 @@ func (a *actor) hold(ctx context.Context, op history.Op, l rlock.Locker, m mode,
 func (a *actor) take(ctx context.Context, op history.Op, l rlock.Locker, m mode) (h *rlock.Hold, id int64) {
 	// Whoever holds something already, as the context shows, doesn't wait for ever.
 	q := a.asks(ctx, ctx.Done() == nil, true)
-	op.Call, op.Lease, op.Bound = m.take, q.lease, q.bound
+	op.Call, op.Lease, op.Fixed, op.Bound = m.take, q.lease, q.fixed, q.bound
 	_, id = a.call(op, func(id int64, r *history.Result) (err error) {
 		if op.Kind == history.Fair && a.chance(0.3) {
 			watch, end := context.WithCancel(q.ctx)
@@ -226,6 +232,7 @@ func (a *actor) take(ctx context.Context, op history.Op, l rlock.Locker, m mode)
 		if err == nil {
 			r.Granted = h.Token()
 		}
+		r.Left = q.left()
 		return err
 	})
 	if h == nil {
@@ -238,7 +245,7 @@ func (a *actor) take(ctx context.Context, op history.Op, l rlock.Locker, m mode)
 }
 
 func (a *actor) give(op history.Op, id int64, h *rlock.Hold, m mode) {
-	op.Call, op.Hold, op.Lease, op.Bound = m.give, id, 0, a.CommandTimeout
+	op.Call, op.Hold, op.Lease, op.Fixed, op.Bound = m.give, id, 0, false, a.CommandTimeout
 	a.call(op, func(int64, *history.Result) error { return h.Unlock(context.Background()) })
 }
 
@@ -249,10 +256,11 @@ func (a *actor) extend(op history.Op, id int64, do func(context.Context, time.Du
 }
 
 // look reads a number.
-func (a *actor) look(op history.Op, c history.Call, read func(context.Context) (int64, error)) {
+func (a *actor) look(ctx context.Context, op history.Op, c history.Call, read func(context.Context) (int64, error)) {
 	op.Call, op.Lease, op.Bound = c, 0, a.CommandTimeout
 	a.call(op, func(_ int64, r *history.Result) (err error) {
-		r.Value, err = read(context.Background())
+		r.Value, err = read(ctx)
+		r.Left = ctx.Err() != nil
 		return err
 	})
 }

@@ -40,17 +40,20 @@ func (a *actor) useSemaphore() {
 	s := a.client.Semaphore(op.Name)
 	a.setUp(op, Permits, s.TrySetPermits)
 	if a.chance(0.2) {
-		a.look(op, history.Available, s.Available)
+		a.look(context.Background(), op, history.Available, s.Available)
 		return
 	}
 	q := a.asks(context.Background(), false, false)
 	defer q.end()
 	op.Call, op.N, op.Bound = history.Acquire, 1+a.Int64N(3), q.bound
-	r, id := a.call(op, func(int64, *history.Result) error {
+	r, id := a.call(op, func(_ int64, r *history.Result) (err error) {
 		if q.wait {
-			return s.Acquire(q.ctx, op.N)
+			err = s.Acquire(q.ctx, op.N)
+		} else {
+			err = s.TryAcquire(q.ctx, op.N, q.opts...)
 		}
-		return s.TryAcquire(q.ctx, op.N, q.opts...)
+		r.Left = q.left()
+		return err
 	})
 	if r.Outcome != history.Done {
 		return
@@ -73,7 +76,7 @@ func (a *actor) useExpirable() {
 	e := a.client.ExpirableSemaphore(op.Name)
 	a.setUp(op, Permits, e.TrySetPermits)
 	q := a.asks(context.Background(), false, true)
-	op.Call, op.N, op.Lease, op.Bound = history.Acquire, 1, q.lease, q.bound
+	op.Call, op.N, op.Lease, op.Fixed, op.Bound = history.Acquire, 1, q.lease, q.fixed, q.bound
 	if q.wait && a.chance(0.3) {
 		op.N = 2
 	}
@@ -92,6 +95,7 @@ func (a *actor) useExpirable() {
 		for _, p := range ps {
 			r.IDs = append(r.IDs, p.ID())
 		}
+		r.Left = q.left()
 		return err
 	})
 	defer q.end()
@@ -137,7 +141,7 @@ func (a *actor) giveBack(op history.Op, id int64, e *rsemaphore.Expirable, ps []
 	for i, p := range ps {
 		ids[i] = p.ID()
 	}
-	op.Call, op.Hold, op.Lease, op.Bound = history.Release, id, 0, a.CommandTimeout
+	op.Call, op.Hold, op.Lease, op.Fixed, op.Bound = history.Release, id, 0, false, a.CommandTimeout
 	ctx := context.Background()
 	switch {
 	case a.chance(0.3):
@@ -171,16 +175,19 @@ func (a *actor) useLatch() {
 		op.Call, op.Bound = history.CountDown, a.CommandTimeout
 		a.call(op, func(int64, *history.Result) error { return l.CountDown(context.Background()) })
 	case a.chance(0.1):
-		a.look(op, history.Available, l.Count)
+		a.look(context.Background(), op, history.Available, l.Count)
 	default:
 		q := a.asks(context.Background(), false, false)
 		defer q.end()
 		op.Call, op.Bound = history.Await, q.bound
-		a.call(op, func(int64, *history.Result) error {
+		a.call(op, func(_ int64, r *history.Result) (err error) {
 			if q.wait {
-				return l.Await(q.ctx)
+				err = l.Await(q.ctx)
+			} else {
+				err = l.TryAwait(q.ctx, q.opts...)
 			}
-			return l.TryAwait(q.ctx, q.opts...)
+			r.Left = q.left()
+			return err
 		})
 	}
 }
@@ -206,6 +213,7 @@ func (a *actor) useLimiter() {
 		} else {
 			err = l.TryAcquire(q.ctx, op.N, q.opts...)
 		}
+		r.Left = q.left()
 		if errors.Is(err, holdfast.ErrInvalid) { // nobody has set the rate, or the server lost it
 			r.Outcome = history.Refused
 		}

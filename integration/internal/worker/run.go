@@ -95,11 +95,16 @@ func Run(ctx context.Context, c Config) error {
 	if p.client, err = holdfast.New(p.rdb, opts...); err != nil {
 		return errors.Join(err, p.rdb.Close(), w.Close())
 	}
+	var stalls sync.WaitGroup
+	over := make(chan struct{})
+	stalls.Go(func() { w.Stalls(over, &c.Process) })
 	hang := p.work(ctx)
 	if hang == nil {
 		hang = p.rest()
 	}
 	closed := p.close()
+	close(over)
+	stalls.Wait()
 	leaks := p.leaks(before)
 	r := history.Report{Calls: p.counts, Leaks: leaks}
 	err = errors.Join(hang, closed)
