@@ -86,18 +86,38 @@
 //	lock, fair    one owner, as often as it likes; not re-entrant: once
 //	fenced        and tokens: no two owners have one, and none is smaller than one before
 //	rw            one writer, or readers; the writer may read, and go on reading
-//	semaphore     no more permits than were set; at the end as many as at the begin
+//	semaphore     no more permits than were set; at the end as many as at the begin, but
+//	              for what killed processes had, or were about to give back
 //	expirable     the same by ids, none twice; at the end all
 //	latch         nobody gets through before as many count-downs as were set have begun
-//	limiter       no interval in which more was granted for sure than the rate allows
+//	limiter       no interval, nor up to twenty in a row, in which more was granted for
+//	              sure than the rate allows
 //
 // Besides: a write to the guarded resource that a newer token kept out comes from a
 // hold that is not seen afterwards; who was seen in the queue of a fair lock gets in
 // before all who asked later, unless it was silent for 15 s; no call takes longer
-// than its bound and 10 s from the end of the last fault that it met, and none
-// without a bound waits for 10 s, without a fault, for what nobody can have; no
-// process reports goroutines or connections that were left. What is left in the
-// servers the runner looks for: keys, but for numbers that were set; subscriptions;
-// connections. Markers of requests live for 70 s, and are judged by having no more
-// than that to live.
+// than its bound and 10 s from the end of the last fault that it met, one whose process
+// was killed meanwhile included, and none without a bound waits for 10 s, without a
+// fault, for what nobody can have; no process reports goroutines, connections, holds or
+// subscriptions that were left. What is left in the servers the runner looks for: keys,
+// but for numbers that were set; places in queues, but for those of killed processes;
+// subscriptions; connections. Markers of requests live for 70 s, and are judged by having
+// no more than that to live.
+//
+// # Errors and losses
+//
+// An answer may be missing, and a hold may be lost, only if something explains it:
+//
+//   - a fault of servers, links or the process itself that was there between 2 s before
+//     the call began and its end, or, for a loss, from a lease and 2 s before it was told
+//     until then; that another process was stopped or killed explains nothing;
+//   - a [Stall] in that time: the machine gave the process, the runner or a server none;
+//   - the process had begun to work within these 2 s;
+//   - for an answer: the caller's context had ended, or it had a time to wait (the last
+//     question of a wait has a quarter of a second for its answer);
+//   - for a loss: its lease was fixed, and over; or its context is that of another hold of
+//     the same owner, which was lost.
+//
+// With several faults at any time that judges the quiet end of a run, and runs without
+// faults.
 package history

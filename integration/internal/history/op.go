@@ -117,9 +117,9 @@ type Result struct {
 	Value   int64    `json:"value,omitempty"`   // that was read
 	Error   string   `json:"error,omitempty"`
 
-	// Left says that the caller's context had ended, or that its time to wait was
-	// over: then the last question has a tenth of a second for its answer, which is
-	// little on a busy machine.
+	// Left says that the caller's context had ended, or that it had a time to
+	// wait: the last question has a quarter of a second for its answer, which is little
+	// on a busy machine.
 	Left bool `json:"left,omitempty"`
 }
 

@@ -4,8 +4,8 @@
 //
 // A process is told what to do by one line of JSON, a Config, on its standard
 // input; it stops when that is closed, or by SIGTERM: it begins nothing more, lets
-// the calls under way come to their end, closes the client, looks for what was
-// left, and writes a Report as the last line of its history.
+// the calls under way come to their end, looks for holds and subscriptions that were
+// forgotten, closes the client, looks for what was left, and writes a Report as the last line of its history.
 package worker
 
 import (
