@@ -73,15 +73,15 @@ func leftovers(ctx context.Context, top *topology.Topology, x excuse) (left []st
 	ctx, cancel := context.WithTimeout(ctx, 2*lease+patience/2)
 	defer cancel()
 	err = retry(ctx, func() error {
-		left = nil
+		var all []string
 		for _, n := range top.Nodes() {
 			found, err := leftAt(ctx, n, x)
 			if err != nil {
-				return fmt.Errorf("look at %s: %w", n.Name(), err)
+				return fmt.Errorf("look at %s: %w", n.Name(), err) // what the look before has found stands
 			}
-			left = append(left, found...)
+			all = append(all, found...)
 		}
-		if len(left) > 0 {
+		if left = all; len(left) > 0 {
 			return errors.New("something is left")
 		}
 		return nil
@@ -140,8 +140,12 @@ func keysLeft(ctx context.Context, rdb *redis.Client, x excuse) (left []string, 
 		return nil, err
 	}
 	slices.Sort(names)
-	for _, key := range names {
-		ttl, err := rdb.PTTL(ctx, key).Result()
+	ttls, err := timesToLive(ctx, rdb, names)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range names {
+		ttl, err := ttls[i].Result()
 		var members []string
 		if err == nil {
 			members, err = membersLeft(ctx, rdb, key, ttl, x)
@@ -160,6 +164,24 @@ func keysLeft(ctx context.Context, rdb *redis.Client, x excuse) (left []string, 
 		}
 	}
 	return left, nil
+}
+
+// timesToLive asks for many at a time: markers are thousands. Each answer may be an
+// error of its own.
+func timesToLive(ctx context.Context, rdb *redis.Client, keys []string) (ttls []*redis.DurationCmd, err error) {
+	for some := range slices.Chunk(keys, 500) {
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, key := range some {
+				ttls = append(ttls, p.PTTL(ctx, key))
+			}
+			return nil
+		})
+		var said redis.Error
+		if err != nil && !errors.As(err, &said) {
+			return nil, err
+		}
+	}
+	return ttls, nil
 }
 
 // membersLeft are the members of a key that have no excuse: places in queues, and
