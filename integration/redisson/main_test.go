@@ -150,6 +150,23 @@ func listening(t *testing.T, rdb *redis.Client, channel string, n int) {
 	redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) == int64(n) }, "%d listen on %s", n, channel)
 }
 
+// sleeps waits until a Java thread sleeps in a call, so that it hears of a release.
+func sleeps(t *testing.T, o *redisson.Owner) {
+	t.Helper()
+	redistest.Eventually(t, prompt, o.Parked, "the Java waiter sleeps")
+}
+
+// soon waits for the end of a Java call that a message ends.
+func soon(t *testing.T, f *redisson.Future, what string) {
+	t.Helper()
+	select {
+	case <-f.Done():
+		f.OK()
+	case <-time.After(fixed / 2):
+		require.Fail(t, "the Java waiter isn't told: "+what)
+	}
+}
+
 func async(lock func() (*holdfast.Hold, error)) <-chan result {
 	got := make(chan result, 1)
 	go func() {

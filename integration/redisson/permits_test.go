@@ -31,7 +31,7 @@ func TestSemaphoreOfBothSides(t *testing.T) {
 		rdb := server.Client(t)
 		channel := "redisson_sc:{" + t.Name() + "}"
 		go func() { got <- s.Acquire(context.Background(), 2) }()
-		redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) == 1 }, "the Go waiter listens")
+		listening(t, rdb, channel, 1)
 		theirs.Call("release", 2).OK()
 		select {
 		case err := <-got:
@@ -40,9 +40,10 @@ func TestSemaphoreOfBothSides(t *testing.T) {
 			require.Fail(t, "Java's release wakes nobody in Go")
 		}
 
-		// Java waits for Go.
+		// Java waits for Go, who listens no more.
+		listening(t, rdb, channel, 0)
 		waits := theirs.Call("acquire", 3)
-		redistest.Eventually(t, prompt, func() bool { return listeners(t, rdb, channel) >= 1 }, "the Java waiter listens")
+		listening(t, rdb, channel, 1)
 		require.NoError(t, s.Release(t.Context(), 3))
 		waits.OK()
 		require.Zero(t, redisson.Get[int](theirs.Call("availablePermits")))
@@ -87,14 +88,18 @@ func TestPermitsOfBothSides(t *testing.T) {
 		left, err := e.LeaseOf(t.Context(), short)
 		require.NoError(t, err)
 		require.Greater(t, left, time.Duration(0))
-		_, err = e.Acquire(t.Context()) // renewed
+		renewed, err := e.Acquire(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, redisson.Get[int](theirs.Call("availablePermits")))
 		got, err := e.TryAcquire(t.Context(), holdfast.Wait(2*prompt))
 		require.NoError(t, err, "Java's lease is over")
 		require.Error(t, theirs.Call("release", short).Err())
 
+		rdb := server.Client(t)
+		channel := "redisson_sc:{" + t.Name() + "}"
+		listening(t, rdb, channel, 0)
 		waits := theirs.Call("acquire")
+		listening(t, rdb, channel, 1)
 		require.NoError(t, got.Release(t.Context()))
 		id = redisson.Get[string](waits)
 		require.True(t, redisson.Get[bool](theirs.Call("updateLeaseTime", id, 60000, redisson.Millis)))
@@ -102,7 +107,28 @@ func TestPermitsOfBothSides(t *testing.T) {
 		left, err = e.LeaseOf(t.Context(), id)
 		require.NoError(t, err)
 		require.Greater(t, left, time.Hour)
+
+		// Go waits for what Java gives back, by its id. All leases are long: their ends are
+		// looked at, too.
+		require.NoError(t, renewed.Release(t.Context()))
+		theirs.Call("acquire", fixed.Milliseconds(), redisson.Millis).OK()
+		listening(t, rdb, channel, 0)
+		waiter := make(chan error, 1)
+		go func() {
+			p, err := e.Acquire(context.Background())
+			if err == nil {
+				err = p.Release(context.Background())
+			}
+			waiter <- err
+		}()
+		listening(t, rdb, channel, 1)
 		theirs.Call("release", id).OK()
+		select {
+		case err := <-waiter:
+			require.NoError(t, err)
+		case <-time.After(prompt):
+			require.Fail(t, "Java's release wakes nobody in Go")
+		}
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/integration/redisson"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 const rwChannel = "redisson_rwlock:{%}"
@@ -54,6 +53,7 @@ func TestReadersOfBothSides(t *testing.T) {
 				giveBack[1]()
 				w := receive(t, goWriter, "the write lock")
 				waits := javaWriter.Call("lock")
+				sleeps(t, j.Owner(t, "writer"))
 				require.NoError(t, w.hold.Unlock(t.Context()))
 				waits.OK()
 				_, err = c.RWLock(name).Read().TryLock(t.Context())
@@ -82,16 +82,17 @@ func TestReadersOfBothSides(t *testing.T) {
 func TestJavaReadersWaitForGo(t *testing.T) {
 	versions(t, func(t *testing.T, j *redisson.JVM) {
 		c, _ := connect(t)
-		w, err := c.RWLock(t.Name()).Write().Lock(t.Context())
+		w, err := c.RWLock(t.Name()).Write().Lock(t.Context(), holdfast.Lease(fixed))
 		require.NoError(t, err)
 		var got []*redisson.Future
 		for _, who := range []string{"a", "b", "c"} {
 			require.False(t, redisson.Get[bool](j.Owner(t, who).Object("ReadLock", t.Name()).Call("tryLock")))
 			got = append(got, j.Owner(t, who).Object("ReadLock", t.Name()).Call("lock"))
+			sleeps(t, j.Owner(t, who))
 		}
 		require.NoError(t, w.Unlock(t.Context()))
 		for _, f := range got {
-			f.OK()
+			soon(t, f, "the writer is gone")
 		}
 		info, err := c.Inspect(t.Context(), t.Name())
 		require.NoError(t, err)
@@ -108,14 +109,15 @@ func TestDowngrade(t *testing.T) {
 	versions(t, func(t *testing.T, j *redisson.JVM) {
 		c, _ := connect(t)
 		name := t.Name()
-		w, err := c.RWLock(name).Write().Lock(t.Context())
+		w, err := c.RWLock(name).Write().Lock(t.Context(), holdfast.Lease(fixed))
 		require.NoError(t, err)
-		r, err := c.RWLock(name).Read().Lock(w.Context())
+		r, err := c.RWLock(name).Read().Lock(w.Context(), holdfast.Lease(fixed))
 		require.NoError(t, err)
 		theirs := j.Owner(t, "a").Object("ReadLock", name)
 		waits := theirs.Call("lock")
+		sleeps(t, j.Owner(t, "a"))
 		require.NoError(t, w.Unlock(t.Context()))
-		waits.OK() // ours tells waiters
+		soon(t, waits, "ours tells waiters")
 		require.False(t, redisson.Get[bool](j.Owner(t, "w").Object("WriteLock", name).Call("tryLock")))
 		theirs.Call("unlock").OK()
 		require.NoError(t, r.Unlock(t.Context()))
@@ -175,7 +177,7 @@ func TestReleaseOfAWriterIsMissed(t *testing.T) {
 
 			asleep := j.Owner(t, "asleep")
 			got := asleep.Object("ReadLock", name).Call("lock")
-			redistest.Eventually(t, prompt, asleep.Parked, "a reader sleeps")
+			sleeps(t, asleep)
 
 			// The second reader asks, listens already, as the first one does, and asks
 			// again: that answer is held.
@@ -197,7 +199,7 @@ func TestReleaseOfAWriterIsMissed(t *testing.T) {
 			require.NoError(t, w.Unlock(t.Context()))
 			got.OK() // so the message has come
 			close(answer)
-			redistest.Eventually(t, prompt, j.Owner(t, "late").Parked, "the second reader sleeps")
+			sleeps(t, j.Owner(t, "late"))
 			require.True(t, redisson.Get[bool](j.Owner(t, "third").Object("ReadLock", name).Call("tryLock")), "readers may come in")
 			stays(t, late.Done(), "it has heard the message")
 
