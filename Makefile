@@ -1,13 +1,13 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help test integration bench chaos chaos-long redisson trials soak lint fmt tidy
+.PHONY: help test integration bench chaos chaos-long redisson redisson-soak trials soak lint fmt tidy
 
 BENCH ?= .
 BENCHTIME ?= 1x
 SOAK ?= 10m
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 test: ## the tests, race detector on (brings redis-server where it can)
 	@scripts/test.sh
@@ -28,6 +28,10 @@ chaos-long: ## the same, 10 minutes on each topology with each of five seeds: 2.
 redisson: ## side by side with a real Redisson (brings a JDK and Maven where it can)
 	@PKGS=./integration/redisson scripts/test.sh --setup
 	@go test -race -count=1 -timeout 6m -v -run '$(or $(RUN),.)' ./integration/redisson
+
+redisson-soak: ## all primitives by two JVMs and two Go processes on the same names for 10 minutes (SOAK)
+	@PKGS=./integration/redisson scripts/test.sh --setup
+	@HOLDFAST_REDISSON_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v -run '^TestSoak$$' ./integration/redisson
 
 trials: ## what docs/reliability.md tells, measured: losses, failovers, restarts; BENCH=regexp chooses, e.g. make trials BENCH=Loss
 	@PKGS=./integration/trials scripts/test.sh --setup
