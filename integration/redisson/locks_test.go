@@ -1,11 +1,16 @@
 package redisson_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
@@ -145,6 +150,11 @@ func TestHeldInGo(t *testing.T) {
 	})
 }
 
+// renamed gives the count of one owner to another.
+var renamed = redis.NewScript(`
+	redis.call('HSET', KEYS[1], ARGV[2], redis.call('HGET', KEYS[1], ARGV[1]))
+	return redis.call('HDEL', KEYS[1], ARGV[1])`)
+
 // A re-entry of one side counts as the other side reads it.
 func TestReentry(t *testing.T) {
 	eachKind(t, func(t *testing.T, j *redisson.JVM, k kind) {
@@ -168,15 +178,30 @@ func TestReentry(t *testing.T) {
 		require.ErrorIs(t, err, holdfast.ErrNotAcquired, "one hold is left")
 		a.Call("unlock").OK()
 
-		// A Java thread of the same id reads Go's count as its own.
-		id := j.Owner(t, "a").Field()
-		ctx := holdfast.WithOwner(t.Context())
-		outer, err := k.mine(c, name).Lock(ctx)
-		require.NoError(t, err)
-		inner, err := k.mine(c, name).Lock(outer.Context())
-		require.NoError(t, err)
-		require.Equal(t, "2", server.Client(t).HGet(t.Context(), name, field(k, outer.Owner())).Val())
-		require.NotEqual(t, id, outer.Owner())
+		both := func() (outer, inner *holdfast.Hold) {
+			outer, err := k.mine(c, name).Lock(holdfast.WithOwner(t.Context()), holdfast.Lease(fixed))
+			require.NoError(t, err)
+			inner, err = k.mine(c, name).Lock(outer.Context(), holdfast.Lease(fixed))
+			require.NoError(t, err)
+			return outer, inner
+		}
+		// Java reads Go's count and counts on. It asks for its own threads only, so the
+		// field is given the name of one.
+		outer, inner := both()
+		require.NoError(t, renamed.Run(t.Context(), server.Client(t), []string{name},
+			field(k, outer.Owner()), field(k, j.Owner(t, "a").Field())).Err())
+		require.Equal(t, 2, redisson.Get[int](a.Call("getHoldCount")))
+		a.Call("lock").OK()
+		require.Equal(t, 3, redisson.Get[int](a.Call("getHoldCount")))
+		for left := 2; left >= 0; left-- {
+			require.True(t, redisson.Get[bool](a.Call("isHeldByCurrentThread")))
+			a.Call("unlock").OK()
+			require.Equal(t, left, redisson.Get[int](a.Call("getHoldCount")))
+		}
+		require.False(t, redisson.Get[bool](a.Call("isLocked")))
+		require.ErrorIs(t, inner.Unlock(t.Context()), holdfast.ErrNotHeld)
+
+		outer, inner = both()
 		require.NoError(t, inner.Unlock(t.Context()))
 		require.False(t, redisson.Get[bool](a.Call("tryLock")), "one hold is left")
 		require.NoError(t, outer.Unlock(t.Context()))
@@ -185,28 +210,94 @@ func TestReentry(t *testing.T) {
 	})
 }
 
+// holder starts a process that holds every kind of lock, under the name and its own,
+// and renews them until it is killed. It is gone when the channel is closed.
+func holder(t *testing.T, name string) (*exec.Cmd, <-chan struct{}) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"=hold "+server.Addr()+" "+name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	gone := make(chan struct{})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // by now it is, if all went well
+		<-gone
+	})
+	holds := make(chan bool, 1)
+	go func() {
+		defer close(gone)
+		lines := bufio.NewScanner(out)
+		holds <- lines.Scan()
+		_ = cmd.Wait() // it was killed
+	}()
+	select {
+	case ok := <-holds:
+		require.True(t, ok, "it has ended")
+	case <-time.After(time.Minute):
+		require.Fail(t, "it holds nothing")
+	}
+	return cmd, gone
+}
+
+// hold is what that process does.
+func hold(addr, name string) error {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	c, err := holdfast.New(rdb, holdfast.WithLease(watched))
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if _, err := k.mine(c, name+k.java).Lock(context.Background()); err != nil {
+			return err
+		}
+	}
+	fmt.Println("holds all")
+	<-time.After(time.Hour)
+	return nil
+}
+
 // A lock whose JVM was killed is Go's when the lease is over, and the reverse.
 func TestTheOtherSideDies(t *testing.T) {
 	for _, version := range []string{newest, older} {
 		t.Run(version, func(t *testing.T) {
-			survivor := shared(t, version)
-			for _, k := range kinds {
-				if k.newOnly && version == older {
-					continue
+			t.Run("Go", func(t *testing.T) {
+				survivor := shared(t, version)
+				dying, killed := holder(t, t.Name())
+				waits := make(map[string]*redisson.Future)
+				for _, k := range kinds {
+					if k.newOnly && version == older {
+						continue
+					}
+					o := survivor.Owner(t, k.java)
+					require.False(t, redisson.Get[bool](o.Object(k.java, t.Name()+k.java).Call("tryLock")))
+					waits[k.java] = o.Object(k.java, t.Name()+k.java).Call("lock")
+					if !k.silent { // a spin lock naps
+						sleeps(t, o)
+					}
 				}
-				t.Run("Go/"+k.java, func(t *testing.T) {
-					t.Parallel()
-					dying, _ := connect(t)
-					h, err := k.mine(dying, t.Name()).Lock(t.Context())
-					require.NoError(t, err)
-					b := survivor.Owner(t, "b").Object(k.java, t.Name())
-					got := b.Call("lock")
-					require.NoError(t, dying.Close()) // holds are left to expire
-					require.Error(t, h.Context().Err())
-					got.OK()
-					b.Call("unlock").OK()
-				})
-			}
+				<-time.After(2 * watched)
+				for java, f := range waits {
+					select {
+					case <-f.Done():
+						require.Fail(t, "two holders", java)
+					default:
+					}
+				}
+				require.NoError(t, dying.Process.Kill())
+				<-killed
+				within := time.After(watched + prompt)
+				for java, f := range waits {
+					select {
+					case <-f.Done():
+						f.OK()
+					case <-within:
+						require.Fail(t, "Java waits for a dead process", java)
+					}
+					survivor.Owner(t, java).Object(java, t.Name()+java).Call("unlock").OK()
+				}
+			})
 			victim := redisson.Start(t, home, alone(version))
 			waiters := make(map[string]<-chan result)
 			for _, k := range kinds {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ import (
 const (
 	// soakEnv is how long the mixed soak lasts: 10 s by default.
 	soakEnv = "HOLDFAST_REDISSON_SOAK"
-	// childEnv makes this binary a Go process of the soak: address and duration.
+	// childEnv makes this binary another process: one of the soak (address, names, end),
+	// or one that holds locks ("hold", address, name).
 	childEnv = "HOLDFAST_REDISSON_CHILD"
 
 	permits  = 3
@@ -34,9 +36,10 @@ const (
 	processes = 4
 
 	// soakLease is that of holds that a JVM renews, and soakLong is how long some of
-	// them last: without renewal others would come in meanwhile.
-	soakLease = 3 * time.Second
-	soakLong  = soakLease + time.Second
+	// them last, unless the soak itself is short: without renewal others would come in
+	// meanwhile.
+	soakLease = 10 * time.Second
+	soakLong  = soakLease + 2*time.Second
 	// oneIn is how many visits there are to one that lasts so long.
 	oneIn = 400
 	// answers bounds a Java call: more than the time for which any of them waits.
@@ -109,6 +112,7 @@ type soaker struct {
 
 	rdb  *redis.Client
 	kind string
+	long bool // some visits are
 }
 
 func (t *soaker) violation(format string, args ...any) {
@@ -124,7 +128,7 @@ func (t *soaker) visit(name string, r room, token int64, renewed bool) {
 		t.violation("%s as %s, token %d: %d %v", name, r.as, token, in, err)
 		return
 	}
-	if renewed && rand.N(oneIn) == 0 {
+	if renewed && t.long && rand.N(oneIn) == 0 {
 		t.count(t.kind, did{Long: 1})
 		pause(soakLong)
 	}
@@ -185,6 +189,7 @@ func workersOf(kind string) int {
 type crew struct {
 	rdb   *redis.Client
 	until time.Time
+	long  bool
 	wg    sync.WaitGroup
 	mu    sync.Mutex
 	all   tally
@@ -193,7 +198,7 @@ type crew struct {
 // run has one worker go on until the time is over, or it sees what it should not.
 func (c *crew) run(kind string, once func(t *soaker) error) {
 	c.wg.Go(func() {
-		t := soaker{rdb: c.rdb, kind: kind}
+		t := soaker{rdb: c.rdb, kind: kind, long: c.long}
 		for time.Now().Before(c.until) && len(t.Violations) == 0 {
 			if kind == "ReadLock" {
 				pause(rand.N(60 * time.Millisecond))
@@ -347,7 +352,7 @@ func gave(f *redisson.Future) error {
 
 // javaWork is the same by one JVM.
 func javaWork(t *testing.T, rdb *redis.Client, j *redisson.JVM, base string, until time.Time) tally {
-	crew := crew{rdb: rdb, until: until}
+	crew := crew{rdb: rdb, until: until, long: time.Until(until) > 4*soakLong}
 	run := func(kind string, once func(o *redisson.Owner, t *soaker) error) {
 		for i := range workersOf(kind) {
 			o := j.Owner(t, kind+strconv.Itoa(i))
@@ -459,6 +464,10 @@ func javaWork(t *testing.T, rdb *redis.Client, j *redisson.JVM, base string, unt
 
 // child is a Go process of the soak.
 func child(spec string) error {
+	if rest, ok := strings.CutPrefix(spec, "hold "); ok {
+		addr, name, _ := strings.Cut(rest, " ")
+		return hold(addr, name)
+	}
 	var addr, base, until string
 	if _, err := fmt.Sscan(spec, &addr, &base, &until); err != nil {
 		return err
