@@ -334,3 +334,33 @@ func TestA24OneNameForTwoKinds(t *testing.T) {
 	require.ErrorIs(t, err, holdfast.ErrInvalid)
 	require.Equal(t, before, rdb.Dump(t.Context(), t.Name()).Val())
 }
+
+// A name that another kind has in use is a lock that is held: the error must not
+// tell anybody to remove it.
+func TestNameOfAnotherKind(t *testing.T) {
+	c, rdb := silent(t), look(t)
+	hold, err := c.Lock(t.Name()).Lock(t.Context())
+	require.NoError(t, err)
+	for what, ask := range map[string]func(context.Context) error{
+		"write":     func(ctx context.Context) error { _, err := c.RWLock(t.Name()).Write().TryLock(ctx); return err },
+		"read":      func(ctx context.Context) error { _, err := c.RWLock(t.Name()).Read().TryLock(ctx); return err },
+		"latch":     func(ctx context.Context) error { _, err := c.Latch(t.Name()).TrySetCount(ctx, 1); return err },
+		"semaphore": func(ctx context.Context) error { return c.Semaphore(t.Name()).TryAcquire(ctx, 1) },
+	} {
+		err := ask(t.Context())
+		require.ErrorIs(t, err, holdfast.ErrInvalid, what)
+		require.ErrorContains(t, err, `holdfast inspect "`+t.Name()+`"`, what)
+		require.NotContains(t, err.Error(), "remove", what)
+	}
+	unlock(t, hold)
+
+	writer := take(t, c.RWLock(t.Name()).Write(), as(t, "a"))
+	for what, l := range map[string]holdfast.Locker{"lock": c.Lock(t.Name()), "multi lock": c.MultiLock(c.Lock(t.Name()), c.Lock(t.Name()+":2"))} {
+		_, err = l.TryLock(t.Context())
+		require.ErrorIs(t, err, holdfast.ErrInvalid, what)
+		require.ErrorContains(t, err, "which may be held", what)
+		require.NotContains(t, err.Error(), "remove", what)
+	}
+	unlock(t, writer)
+	nothingLeft(t, rdb, t.Name())
+}

@@ -220,7 +220,7 @@ func (b *batch) refusal(ctx context.Context, a answer) error {
 	case a.Err != nil:
 		return fmt.Errorf("holdfast: lock %s: %w", errs.Quote(b.name), a.Err)
 	case a.what == foreignHash:
-		return b.InvalidKey(ctx, e.name, e.key, "a hash that is no lock: another primitive's, or data")
+		return b.InvalidKey(ctx, e.name, e.key, otherHash)
 	case a.what == otherType:
 		return b.InvalidKey(ctx, e.name, e.key, "")
 	case a.what == refusedEver:

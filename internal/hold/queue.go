@@ -169,7 +169,7 @@ func (n *names) wrongType(ctx context.Context, err error) error {
 			for i, key := range n.more {
 				quoted[i] = errs.Quote(fmt.Sprint(key))
 			}
-			return errs.Invalid("name %s: one of its further keys, %s, holds a value of another type; it was left untouched: choose another name, or remove it",
+			return errs.Invalid("name %s: one of its further keys, %s, holds a value of another type; it was left untouched: choose another name",
 				errs.Quote(n.name), strings.Join(quoted, ", "))
 		}
 	}

@@ -231,9 +231,14 @@ func (s *Services) Abandon() {
 	}
 }
 
+// otherHash is what InvalidKey says of a hash that isn't laid out as this kind of
+// lock: it may well be a lock of another kind that is held, so nobody should
+// remove it for the sake of this call.
+const otherHash = "a hash of another kind: another kind of lock, which may be held, or data"
+
 // invalidKey explains a key that isn't a lock of ours.
 func (s *Services) invalidKey(ctx context.Context, name, key string, err error) error {
-	what := "a hash that is no lock: another primitive's, or data"
+	what := otherHash
 	if err != nil {
 		what = ""
 	}
@@ -250,7 +255,8 @@ func (s *Services) InvalidKey(ctx context.Context, name, key, what string) error
 			what = "a " + t
 		}
 	}
-	return errs.Invalid("name %s: the key %s holds %s; it was left untouched: choose another name, or remove it", errs.Quote(name), errs.Quote(key), what)
+	return errs.Invalid("name %s: the key %s holds %s; it was left untouched. Use one kind per name: holdfast inspect %[2]s shows what it is and who is in",
+		errs.Quote(name), errs.Quote(key), what)
 }
 
 // Query runs a reading command and leaves it at the end of ctx.
