@@ -108,6 +108,61 @@ func TestUnlockByForce(t *testing.T) {
 	require.Equal(t, "5", rdb(t).Get(t.Context(), lockName(t)+":semaphore").Val())
 }
 
+// Who has the rights of a kind of lock, and no others, opens it without a look.
+func TestUnlockByForceWithoutALook(t *testing.T) {
+	srv := redistest.Start(t)
+	c, err := holdfast.Open(srv.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	common := []string{"~app:*", "~{app:*}:holdfast:req:*", "+eval", "+evalsha", "+exists", "+get", "+set", "+del", "+pexpire", "+publish"}
+	users := map[string][]string{
+		"locks": append([]string{"&redisson_lock__channel:{app:*}", "+hlen"}, common...),
+		"rw": append([]string{
+			"&redisson_rwlock:{app:*}", "~{app:*}:holdfast:writers", "~{app:*}:holdfast:readers", "~{app:*}:*:rwlock_timeout:*",
+			"+hget", "+hgetall", "+pttl", "+time", "+zadd", "+zcard", "+zcount", "+zrem", "+zremrangebyscore", "+zrevrange", "+zscore",
+		}, common...),
+		"nobody": {"~other:*", "+@all"},
+	}
+	for name, rules := range users {
+		args := []any{"acl", "setuser", name, "on", ">pa55word", "resetchannels"}
+		for _, r := range rules {
+			args = append(args, r)
+		}
+		require.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
+	}
+	for _, tt := range []struct {
+		user string
+		lock holdfast.Locker
+	}{
+		{"locks", c.Lock("app:lock")},
+		{"locks", c.FairLock("app:fair")},
+		{"rw", c.RWLock("app:writer").Write()},
+		{"rw", c.RWLock("app:reader").Read()},
+	} {
+		t.Run(tt.lock.Name(), func(t *testing.T) {
+			_, err := tt.lock.Lock(t.Context())
+			require.NoError(t, err)
+			args := []string{"unlock", "--force", tt.lock.Name(), "--redis"}
+			code, stdout, stderr := holdfastRun(t, append(args, "redis://nobody:pa55word@"+srv.Addr())...)
+			require.Equal(t, exitDenied, code, stderr)
+			require.Empty(t, stdout)
+			args = append(args, "redis://"+tt.user+":pa55word@"+srv.Addr())
+			code, stdout, stderr = holdfastRun(t, args...)
+			require.Zero(t, code, stderr)
+			require.Contains(t, stdout, "thrown out: not known, no right to look")
+			locked, err := tt.lock.IsLocked(t.Context())
+			require.NoError(t, err)
+			require.False(t, locked)
+			code, _, stderr = holdfastRun(t, args...)
+			require.Equal(t, exitFailed, code)
+			require.Contains(t, stderr, "is free")
+			code, stdout, _ = holdfastRun(t, append(args, "--json")...)
+			require.Equal(t, exitFailed, code)
+			require.JSONEq(t, `{"opened":false,"before":null}`, stdout)
+		})
+	}
+}
+
 // Off a terminal it writes a line per change; Ctrl-C is its usual end.
 func TestWatchCommand(t *testing.T) {
 	w := begin(t, nil, "watch", lockName(t))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type unlockCmd struct {
 
 // Help is what kong shows below the summary.
 func (unlockCmd) Help() string {
-	return `Opens a lock of any kind, whoever holds it, and wakes who waits for it. Nothing is asked. Who was thrown out is printed; a holder learns of it when its lease is to be renewed, and until then works on, beside the next one: make sure that it is dead.
+	return `Opens a lock of any kind, whoever holds it, and wakes who waits for it. Nothing is asked. Who was thrown out is printed; a holder learns of it when its lease is to be renewed, and until then works on, beside the next one: make sure that it is dead. A user who may open the lock, but not look at it, isn't told who that was; who waits in a fair lock's line then finds out by polling.
 
 Exit code: 0 if the lock was opened, 1 if it was free, 64 if NAME is no lock (nothing is touched) or for wrong usage, 69 if Redis gave no answer, 77 if it refused.`
 }
@@ -54,6 +55,9 @@ Exit code: 0 if the lock was opened, 1 if it was free, 64 if NAME is no lock (no
 func (c *unlockCmd) Run(p *program) error {
 	return p.withClient(func(s *session) error {
 		before, err := s.client.Inspect(s.ctx, c.Name)
+		if errors.Is(err, holdfast.ErrDenied) {
+			return c.blind(s, p)
+		}
 		if err != nil {
 			return err
 		}
@@ -68,26 +72,69 @@ func (c *unlockCmd) Run(p *program) error {
 			}
 		}
 		if c.JSON {
-			err = writeJSON(p.stdout, struct {
-				Opened bool          `json:"opened"`
-				Before holdfast.Info `json:"before"`
-			}{opened, before})
+			err = writeJSON(p.stdout, unlocked{opened, &before})
 		} else if opened {
 			_, err = fmt.Fprintf(p.stdout, "opened %q\n", c.Name)
 			for _, h := range before.Holders {
 				fmt.Fprintf(p.stdout, "thrown out: %s, %s\n", h, lasting(h.TTL, true))
 			}
 		}
-		switch {
-		case err != nil:
-			return err
-		case opened:
-			return nil
-		case c.JSON:
-			return exitError{code: exitFailed}
-		}
-		return exitError{exitFailed, fmt.Errorf("%q is free: nobody to throw out", c.Name)}
+		return c.end(opened, err)
 	})
+}
+
+// unlocked is the outcome as JSON. Before is null if it may not be looked at.
+type unlocked struct {
+	Opened bool           `json:"opened"`
+	Before *holdfast.Info `json:"before"`
+}
+
+// blind opens the lock for a user who may not look which kind it is: who has the
+// rights to open one should not need others first.
+func (c *unlockCmd) blind(s *session, p *program) error {
+	rw := s.client.RWLock(c.Name)
+	opened, answered := false, false
+	var denied, invalid error
+	for _, l := range []rlock.Locker{s.client.Lock(c.Name), rw.Write(), rw.Read()} {
+		var err error
+		opened, err = l.ForceUnlock(s.ctx)
+		answered = answered || err == nil
+		switch {
+		case err == nil:
+		case errors.Is(err, holdfast.ErrDenied): // it may be of another kind that this user has the rights for
+			denied = cmp.Or(denied, err)
+		case errors.Is(err, holdfast.ErrInvalid): // it is of another kind
+			invalid = cmp.Or(invalid, err)
+		default:
+			return err
+		}
+		if opened {
+			break
+		}
+	}
+	switch {
+	case !answered:
+		return cmp.Or(denied, invalid)
+	case c.JSON:
+		return c.end(opened, writeJSON(p.stdout, unlocked{Opened: opened}))
+	case opened:
+		_, err := fmt.Fprintf(p.stdout, "opened %q\nthrown out: not known, no right to look\n", c.Name)
+		return err
+	}
+	return c.end(false, nil)
+}
+
+// end is the end of a command that had an answer, and wrote it with err.
+func (c *unlockCmd) end(opened bool, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case opened:
+		return nil
+	case c.JSON:
+		return exitError{code: exitFailed}
+	}
+	return exitError{exitFailed, fmt.Errorf("%q is free: nobody to throw out", c.Name)}
 }
 
 // locker is the lock that stands at a name.
