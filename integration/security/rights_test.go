@@ -31,6 +31,28 @@ func documented(t *testing.T) map[string]rights {
 	return rows
 }
 
+// The lines to paste say what the table does.
+func TestACLLinesToPaste(t *testing.T) {
+	text, err := os.ReadFile("../../docs/acl.md")
+	require.NoError(t, err)
+	for what, r := range documented(t) {
+		words := []string{"ACL SETUSER app"}
+		if len(r.keys) > 0 {
+			words = append(words, "reset on >PASSWORD resetkeys resetchannels -@all")
+		}
+		for _, k := range r.keys {
+			words = append(words, "~"+k)
+		}
+		for _, c := range r.channels {
+			words = append(words, "&"+c)
+		}
+		for _, c := range r.commands {
+			words = append(words, "+"+c)
+		}
+		require.Contains(t, string(text), "\n"+strings.Join(words, " ")+"\n", what)
+	}
+}
+
 // quoted are the words between backquotes.
 func quoted(cell string) (words []string) {
 	for i, w := range strings.Split(cell, "`") {
