@@ -26,9 +26,50 @@ import (
 
 // Names of the packages below, for callers that import only this one.
 type (
-	// Locker is what every kind of lock can do: the methods of rlock.Lock.
+	// Locker is what every kind of lock can do. It is rlock.Locker.
+	//
+	//	Name() string
+	//	Lock(ctx, opts ...Option) (*Hold, error)      waits until ctx ends. Errors: the context's,
+	//	                                              ErrDenied, ErrInvalid, ErrReentry, ErrClosed,
+	//	                                              ErrNotReplicated (WithReplicas)
+	//	TryLock(ctx, opts ...Option) (*Hold, error)   at once, or within Wait(d). Errors: those, and
+	//	                                              ErrNotAcquired, ErrUnavailable
+	//	Unlock(ctx) error                             the latest hold of ctx's owner. Errors: ErrNoOwner,
+	//	                                              ErrNotHeld (ErrLost), ErrUncertain, ErrDenied, ErrClosed
+	//	ForceUnlock(ctx) (bool, error)                whoever holds it; whether it was held. Errors:
+	//	                                              ErrInvalid, ErrUncertain, ErrDenied, ErrClosed, the context's
+	//	IsLocked(ctx) (bool, error)                   Errors, of the next three as well: ErrUnavailable,
+	//	                                              ErrDenied, ErrInvalid, ErrClosed, the context's
+	//	IsHeld(ctx) (bool, error)                     by ctx's owner; ErrNoOwner
+	//	HoldCount(ctx) (int, error)                   of ctx's owner; ErrNoOwner
+	//	TTL(ctx) (time.Duration, error)               0: free; negative: without expiry
+	//	Do(ctx, fn func(ctx) error, opts ...Option) error   runs fn while holding it. Errors: those of
+	//	                                              Lock, fn's, and of the release: ErrLost
 	Locker = rlock.Locker
-	// Hold is one acquisition. Its methods are listed at rlock.Hold.
+	// Hold is one acquisition; a re-entry is a Hold of its own. It is rlock.Hold.
+	//
+	//	Name() string
+	//	Context() context.Context          the caller's, with the owner; ends with cause ErrLost
+	//	                                   before the key can pass on, ErrReleased at the unlock,
+	//	                                   ErrClosed at Client.Close
+	//	Unlock(ctx) error                  exactly this hold, once, also if ctx has ended. Errors:
+	//	                                   ErrNotHeld at a second call, with ErrLost if it was lost;
+	//	                                   ErrUncertain; ErrDenied; ErrClosed
+	//	Extend(ctx, d time.Duration) error a lease of at least d from now. Errors: ErrInvalid,
+	//	                                   ErrNotHeld (ErrLost), ErrUncertain, ErrDenied, ErrClosed,
+	//	                                   ErrUnavailable, ErrNotReplicated, the context's
+	//	Detach() (handle string, error)    ends it here; Client.Resume takes it up, once. Errors:
+	//	                                   ErrInvalid, ErrNotHeld, ErrDenied, ErrUnavailable,
+	//	                                   ErrUncertain, ErrClosed
+	//	Token() int64                      fencing token; 0 if the lock is not fenced
+	//	Owner() string                     the holder's field in Redis: <client id>:<owner id>
+	//	ExpiresAt() time.Time              until when it is certainly ours; zero once it is over
+	//
+	// Keep it, or a context that carries its owner, as long as the work goes on: a
+	// hold that nobody could give back any more, since no reference to it nor to its
+	// owner's context is left, is renewed no more. It is then free when its lease
+	// ends, and the log says so. (An owner of WithOwnerID can always be named again:
+	// its holds are not dropped.)
 	Hold = rlock.Hold
 )
 

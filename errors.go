@@ -53,7 +53,8 @@ type NotReplicatedError = errs.NotReplicatedError
 // Name and Reason.
 type NotHeldError = errs.NotHeldError
 
-// Reason says why a name isn't held.
+// Reason says why a name isn't held: NeverHeld, Lost or GivenBack. String is a
+// phrase.
 type Reason = errs.Reason
 
 // Reasons of a NotHeldError.

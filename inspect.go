@@ -10,18 +10,64 @@ import (
 // What inspection answers.
 type (
 	// Info is what stood at a name at one moment, read from the keys alone: it
-	// tells of Java processes as well. String is one line of it; as JSON it has
-	// times in RFC 3339 and durations in milliseconds.
+	// tells of Java processes as well. As JSON it has times in RFC 3339 and durations
+	// in milliseconds. Fields:
+	//
+	//	Name, Key string         as asked for, and as it stands in Redis
+	//	Kind Kind                which primitive
+	//	Type string              Redis' word for the key's type: none, string, hash, …
+	//	At time.Time             the moment, by the server's clock, as are all times here
+	//	TTL time.Duration        until it ends unless renewed; 0: not there; negative: no expiry
+	//	Mode string              of a read-write lock: read or write
+	//	Holders []Holder         who is in, up to 1000
+	//	HolderCount int          how many are
+	//	Token int64              the last fencing token; 0: none
+	//	Queue []Waiter           in line for a fair lock, the next first, up to 1000
+	//	QueueLen int             how many are
+	//	Writers, Readers []Waiter  who waits for a read-write lock, of Go processes
+	//	Value int64              of a semaphore (permits free), latch or counter
+	//	Permits []HeldPermit     that are out and expire, up to 1000
+	//	PermitCount int          how many are
+	//	Rate *Rate               of a rate limiter; nil of all else
+	//	Listeners int64          connections that listen for news: about one per process that waits
+	//
+	// Methods:
+	//
+	//	Held() bool              somebody is in: a holder, or a permit that is out
+	//	IsLock() bool            a lock stands there, of whichever kind
+	//	String() string          one line for people
+	//	Details() []string       its parts behind the kind
 	Info = inspect.Info
-	// Kind says which primitive stands at a name, as far as its keys show.
+	// Kind says which primitive stands at a name, as far as its keys show: a string,
+	// such as "lock". See KindFree and its like.
 	Kind = inspect.Kind
-	// Holder is an owner that is in.
+	// Holder is an owner that is in; String is one phrase. Fields:
+	//
+	//	Owner string        <client id>:<owner id>; see Client.ID
+	//	Count int64         its number of holds
+	//	Mode string         of a read-write lock: read or write
+	//	TTL time.Duration   how long it lasts unless renewed; negative: no expiry; 0: a reader
+	//	                    whose time is over, named until the next one looks
 	Holder = inspect.Holder
-	// Waiter is an owner that waits.
+	// Waiter is an owner that waits. Fields:
+	//
+	//	Owner string      <client id>:<owner id>
+	//	Until time.Time   up to which its place is kept; zero if none is noted
+	//	Alive bool        it counts: a Go process by its own word, a Java process, which
+	//	                  gives none, as long as its place is kept
 	Waiter = inspect.Waiter
-	// HeldPermit is a permit that is out and expires.
+	// HeldPermit is a permit that is out and expires. Fields:
+	//
+	//	ID string           as callers know it: 32 hex digits
+	//	Expires time.Time   zero: never
 	HeldPermit = inspect.Permit
-	// Rate is the setting of a rate limiter.
+	// Rate is the setting of a rate limiter; String is one phrase. Fields:
+	//
+	//	Permits int64             at most so many …
+	//	Interval time.Duration    … in any span of this length
+	//	PerClient bool            each client has a window of its own, and Available isn't known
+	//	KeepAlive time.Duration   how long it stays without use; 0: for ever
+	//	Available int64           how many permits the window has; negative: not known
 	Rate = inspect.Rate
 )
 

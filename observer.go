@@ -10,26 +10,31 @@ type (
 	// Event is one of Acquired, Refused, Released, HoldLost, Renewed and
 	// RenewalFailed. About says what it happened to.
 	Event = event.Event
-	// Subject is what an event is about: Name; Kind, such as "lock" or "fenced";
-	// Owner, the holder as it stands in Redis, or the id of a permit.
+	// Subject is what an event is about. Fields, all strings: Name; Kind, such as
+	// "lock" or "fenced"; Owner, the holder as it stands in Redis, or the id of a
+	// permit, empty where nobody got that far. Each event embeds one.
 	Subject = event.Subject
 
-	// Acquired says: a hold or permit was granted, Waited after the call.
+	// Acquired says: a hold or permit was granted. Waited time.Duration is
+	// the time from the call to the grant.
 	Acquired = event.Acquired
-	// Refused says: an acquisition ended without a grant, Waited after the call; Err is
-	// what the caller is told.
+	// Refused says: an acquisition ended without a grant. Waited time.Duration is the
+	// time from the call to its end; Err error is what the caller is told.
 	Refused = event.Refused
-	// Released says: a hold or permit was given back after Held. Err says why it isn't
-	// certain that Redis knows, nil if it does. Detach counts as well.
+	// Released says: a hold or permit was given back. Held time.Duration is the time
+	// from the grant; Err error says why it isn't certain that Redis knows, nil if it
+	// does. Detach counts as well.
 	Released = event.Released
-	// HoldLost says: a hold or permit ended after Held without its holder's doing.
-	// Cause is that of Hold.Context: ErrLost, or ErrClosed where Close left it to
-	// expire.
+	// HoldLost says: a hold or permit ended without its holder's doing. Held
+	// time.Duration is the time from the grant; Cause error is that of Hold.Context:
+	// ErrLost, or ErrClosed where Close left it to expire.
 	HoldLost = event.HoldLost
-	// Renewed says: a lease was renewed, until Until.
+	// Renewed says: a lease was renewed. Until time.Time is when it ends unless it is
+	// renewed again.
 	Renewed = event.Renewed
 	// RenewalFailed says: a renewal got no answer, was refused, or wasn't confirmed by
-	// replicas. It is tried again until Until; then the hold is lost.
+	// replicas; Err error says which. It is tried again until Until time.Time; then the
+	// hold is lost.
 	RenewalFailed = event.RenewalFailed
 )
 
