@@ -131,9 +131,19 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: %w", errWrongType, err)
 	case hasAnyPrefix(bare(reply), temporary):
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	case wantsPassword(bare(reply)):
+		return fmt.Errorf("%w: this server wants a password: redis://user:password@host: %w", errs.ErrDenied, err)
+	case strings.HasPrefix(bare(reply), "WRONGPASS"):
+		return fmt.Errorf("%w: the server knows no such user, or another password: redis://user:password@host (special characters escaped): %w", errs.ErrDenied, err)
 	default:
 		return fmt.Errorf("%w: %w", errs.ErrDenied, err)
 	}
+}
+
+// wantsPassword reports whether a server refused because nobody said who asks. To
+// a request of many words it says so in terms of its protocol.
+func wantsPassword(text string) bool {
+	return strings.HasPrefix(text, "NOAUTH") || strings.HasPrefix(text, "ERR Protocol error: unauthenticated ")
 }
 
 var errWrongType = errors.New("the key holds another type")

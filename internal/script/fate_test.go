@@ -59,6 +59,16 @@ func TestFates(t *testing.T) {
 	}
 }
 
+// However a server says that it wants a password, the error says where it goes.
+func TestPasswordWanted(t *testing.T) {
+	for _, text := range []string{"NOAUTH Authentication required.", "ERR Protocol error: unauthenticated multibulk length"} {
+		require.ErrorIs(t, Explain(reply(text)), errs.ErrDenied)
+		require.ErrorContains(t, Explain(reply(text)), "wants a password: redis://user:password@host")
+	}
+	require.ErrorContains(t, Explain(reply("WRONGPASS invalid username-password pair or user is disabled.")), "another password: redis://user:password@host")
+	require.NotContains(t, Explain(reply("ERR Protocol error: too big mbulk count string")).Error(), "password")
+}
+
 // Further copies carry what the first one leaves out, and a mark; the first one
 // isn't changed by that.
 func TestCopies(t *testing.T) {
