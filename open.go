@@ -65,6 +65,8 @@ func dial(url string, timeout time.Duration) (redis.UniversalClient, error) {
 	}
 	base, topology, _ := strings.Cut(scheme, "+")
 	switch {
+	case topology == "" && base != "unix" && severalHosts(rest):
+		return nil, errs.Invalid("Redis URL with scheme %q names several hosts: write %s+cluster://h1,h2, or %s+sentinel://h1,h2/0?master=name", scheme, scheme, scheme)
 	case topology == "" && (base == "redis" || base == "rediss" || base == "unix"):
 		u, err := neturl.Parse(url)
 		if err != nil {
@@ -78,7 +80,7 @@ func dial(url string, timeout time.Duration) (redis.UniversalClient, error) {
 		}
 		o, err := redis.ParseURL(url)
 		if err != nil {
-			return nil, badURL(scheme)
+			return nil, unreadable(scheme, rest, err)
 		}
 		if err := files.secure(o.TLSConfig, false, &o.Dialer); err != nil {
 			return nil, err
@@ -103,7 +105,7 @@ func dial(url string, timeout time.Duration) (redis.UniversalClient, error) {
 		u.User, u.RawQuery = nil, q.Encode() // go-redis would give the user to the sentinels
 		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
-			return nil, badURL(scheme)
+			return nil, unreadable(scheme, rest, err)
 		}
 		if o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly {
 			return nil, errs.Invalid("Redis URL for sentinel sends commands to replicas, which hold no locks: leave out route_by_latency, route_randomly and replica_only")
@@ -129,7 +131,7 @@ func dial(url string, timeout time.Duration) (redis.UniversalClient, error) {
 		u.RawQuery = q.Encode()
 		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
-			return nil, badURL(scheme)
+			return nil, unreadable(scheme, rest, err)
 		}
 		if err := files.secure(o.TLSConfig, true, &o.Dialer); err != nil {
 			return nil, err
@@ -146,6 +148,33 @@ func tries(said int) int { return cmp.Or(said, 1) }
 
 func badURL(scheme string) error {
 	return errs.Invalid("Redis URL with scheme %q can't be read: write scheme://[user:password@]host:port/…, and escape special characters of the password", scheme)
+}
+
+// unreadable is badURL, unless go-redis found a parameter that it doesn't know: then
+// the error names that one. What may be a piece of a password, which was not
+// escaped, is no name: behind such a one there is an @.
+func unreadable(scheme, rest string, err error) error {
+	_, query, _ := strings.Cut(rest, "?")
+	_, list, unknown := strings.Cut(err.Error(), "redis: unexpected option: ")
+	if !unknown || strings.ContainsAny(query, "@#") {
+		return badURL(scheme)
+	}
+	for name := range strings.SplitSeq(list, ", ") {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || !strings.Contains("&"+query, "&"+name+"=") {
+			return badURL(scheme)
+		}
+	}
+	return errs.Invalid("Redis URL with scheme %q has a parameter that is not known: %s (names are those of go-redis' URLs, such as read_timeout)", scheme, list)
+}
+
+// severalHosts reports whether a URL of a single server names more than one.
+func severalHosts(rest string) bool {
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	hosts := authority[strings.LastIndexByte(authority, '@')+1:]
+	return strings.Contains(hosts, ",") && !strings.Contains(path, "@")
 }
 
 // split takes the further hosts out of h1,h2,h3, of which a URL may have one, and

@@ -140,6 +140,25 @@ var badURLs = []string{
 	"redis+sentinel://user:" + escaped + "@localhost?master=m&route_randomly=true",
 }
 
+// What is wrong with a URL is named where that can't be a piece of the password.
+func TestOpenNamesWhatIsWrong(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://user:" + escaped + "@h?red_timeout=1s":                 "not known: red_timeout (",
+		"redis+cluster://user:" + escaped + "@a,b?x=1&unheard_of=1":     "not known: unheard_of, x (",
+		"redis+sentinel://user:" + escaped + "@h/0?master=m&nonsense=1": "not known: nonsense (",
+		"redis://user:" + escaped + "@a,b:6379/0":                       "redis+cluster://h1,h2, or redis+sentinel://",
+		"rediss://a:1,b:2":                   "rediss+cluster://h1,h2, or rediss+sentinel://",
+		"redis://user:a,b?secret=1&c@h":      "escape special characters",
+		"redis://user:a?secret@h?nonsense=1": "escape special characters",
+	} {
+		_, err := holdfast.Open(url)
+		require.ErrorIs(t, err, holdfast.ErrInvalid, url)
+		require.ErrorContains(t, err, want, url)
+		require.NotContains(t, err.Error(), "secret", url)
+		require.NotContains(t, err.Error(), escaped, url)
+	}
+}
+
 // A URL that can't be used is ErrInvalid, and the error keeps the password.
 func TestOpenBadURLs(t *testing.T) {
 	for _, url := range badURLs {

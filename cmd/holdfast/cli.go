@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,28 +33,65 @@ const (
 const urlVariable = "HOLDFAST_REDIS_URL"
 
 type grammar struct {
-	Redis   string   `placeholder:"URL" help:"Redis to lock on: redis://[user:password@]host:port/db, rediss:// (TLS), unix:///socket, redis+sentinel://h1,h2/db?master=name, redis+cluster://h1,h2. Default: $$HOLDFAST_REDIS_URL, which other users of the machine can't see."`
-	Verbose bool     `short:"v" help:"Say on stderr what the client does: renewals that failed, connections that broke."`
-	Help    helpFlag `short:"h" help:"Show help, of a command if there is one."`
+	Redis   string      `placeholder:"URL" help:"Redis to lock on: redis://[user:password@]host:port/db, rediss:// (TLS), unix:///socket, redis+sentinel://h1,h2/db?master=name, redis+cluster://h1,h2. Default: $$HOLDFAST_REDIS_URL, which other users of the machine can't see."`
+	Verbose bool        `short:"v" help:"Say on stderr what the client does: renewals that failed, connections that broke."`
+	Help    helpFlag    `short:"h" help:"Show help, of a command if there is one."`
+	Version versionFlag `help:"Show the version."`
 
-	Run     runCmd     `cmd:"" help:"Run a command while holding a lock."`
-	Ls      lsCmd      `cmd:"" help:"Show the locks and other primitives that there are."`
-	Inspect inspectCmd `cmd:"" help:"Show what stands at a name: holders, waiters, times."`
-	Watch   watchCmd   `cmd:"" help:"Show a name, and each change, until Ctrl-C."`
-	Unlock  unlockCmd  `cmd:"" help:"Open a lock by force."`
-	Demo    demoCmd    `cmd:"" help:"Show what locks are for: three processes, one Redis, one of them dies."`
-	DemoPod podCmd     `cmd:"" hidden:""`
-	Version versionCmd `cmd:"" help:"Show the version."`
+	Run      runCmd     `cmd:"" help:"Run a command while holding a lock."`
+	Ls       lsCmd      `cmd:"" help:"Show the locks and other primitives that there are."`
+	Inspect  inspectCmd `cmd:"" help:"Show what stands at a name: holders, waiters, times."`
+	Watch    watchCmd   `cmd:"" help:"Show a name, and each change, until Ctrl-C."`
+	Unlock   unlockCmd  `cmd:"" help:"Open a lock by force."`
+	Demo     demoCmd    `cmd:"" help:"Show what locks are for: three processes, one Redis, one of them dies."`
+	DemoPod  podCmd     `cmd:"" hidden:""`
+	Versions versionCmd `cmd:"" name:"version" help:"Show the version."`
 }
 
 const about = `Distributed locks on Redis, for the command line.
 
-A lock is one key in Redis, in the layout of Redisson: Go, Java and shell scripts can share it.`
+A lock is one key in Redis, in the layout of Redisson: Go, Java and shell scripts can share it. Names are whole keys: what a service locks as order:1, with WithPrefix("app:"), is app:order:1 here.`
+
+// whereTo is the program, or its command, that arguments which can't be read
+// were meant for.
+func whereTo(err error) string {
+	var unread *kong.ParseError
+	if errors.As(err, &unread) && unread.Context != nil {
+		if node := unread.Context.Selected(); node != nil {
+			return node.FullPath()
+		}
+	}
+	return "holdfast"
+}
+
+// printHelp is kong's help, with a usage line for run that says where flags go.
+func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
+	node := ctx.Selected()
+	if node == nil || node.Name != "run" {
+		return kong.DefaultHelpPrinter(o, ctx)
+	}
+	var text bytes.Buffer
+	out := ctx.Stdout
+	ctx.Stdout = &text
+	err := kong.DefaultHelpPrinter(o, ctx)
+	ctx.Stdout = out
+	_, rest, _ := strings.Cut(text.String(), "\n")
+	_, werr := fmt.Fprintf(out, "Usage: holdfast run [flags] NAME [flags] -- COMMAND [ARG ...]\n%s", rest)
+	return errors.Join(err, werr)
+}
+
+// versionFlag shows the version before anything is checked.
+type versionFlag bool
+
+// BeforeReset implements a hook of kong.
+func (versionFlag) BeforeReset(ctx *kong.Context) error {
+	return errors.Join(errHelp, writeVersion(ctx.Stdout))
+}
 
 // helpFlag shows the help before anything is checked.
 type helpFlag bool
 
-var errHelp = errors.New("help was shown")
+var errHelp = errors.New("help, or the version, was shown")
 
 // BeforeReset implements a hook of kong.
 func (helpFlag) BeforeReset(ctx *kong.Context) error {
@@ -76,7 +114,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string
 	var g grammar
 	parser, err := kong.New(&g,
 		kong.Name("holdfast"), kong.Description(about), kong.Writers(stdout, stderr),
-		kong.NoDefaultHelp(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80}))
+		kong.NoDefaultHelp(), kong.Help(printHelp), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 80}))
 	if err != nil {
 		return p.end(err)
 	}
@@ -85,7 +123,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string
 	case errors.Is(err, errHelp):
 		return 0
 	case err != nil:
-		return p.end(exitError{exitUsage, fmt.Errorf("%w (see holdfast --help)", err)})
+		return p.end(exitError{exitUsage, fmt.Errorf("%w (see %s --help)", err, whereTo(err))})
 	}
 	p.redisFlag, p.verbose = g.Redis, g.Verbose
 	return p.end(ctx.Run(p))

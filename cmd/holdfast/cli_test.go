@@ -51,6 +51,21 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
+// Whoever is wrong in a command is told of its help, not of the program's.
+func TestHintsNameTheCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"run x --wiat 5s -- true":   "see holdfast run --help",
+		"run x --wait long -- true": "see holdfast run --help",
+		"run x":                     "see holdfast run --help",
+		"inspect":                   "see holdfast inspect --help",
+		"walk":                      "see holdfast --help",
+	} {
+		code, _, stderr := inProcess(nil, strings.Fields(args)...)
+		require.Equal(t, exitUsage, code, args)
+		require.Contains(t, stderr, want, args)
+	}
+}
+
 func TestRefusesWithoutURLAndSaysHow(t *testing.T) {
 	code, _, stderr := inProcess([]string{"HOLDFAST_REDIS_URL="}, "run", "x", "--", "true")
 	require.Equal(t, exitUsage, code)
@@ -62,7 +77,9 @@ func TestHelpAndVersion(t *testing.T) {
 	env := []string{"HOLDFAST_REDIS_URL=redis://:pa55word@h"}
 	for args, want := range map[string]string{
 		"--help":         "Commands:",
-		"run --help":     "--wait",
+		"run --help":     "Usage: holdfast run [flags] NAME [flags] -- COMMAND [ARG ...]\n\nRun a command",
+		"--version":      "holdfast (devel), library",
+		"ls --version":   "holdfast (devel), library",
 		"run -h":         "76   the lock was lost",
 		"demo --help":    "--json",
 		"ls --help":      "Exit code",

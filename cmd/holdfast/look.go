@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,23 +22,24 @@ type lsCmd struct {
 
 // Help is what kong shows below the summary.
 func (lsCmd) Help() string {
-	return `Shows locks, semaphores, latches and rate limiters, whoever put them there: Go, Java, or holdfast run. Redis is asked with SCAN and pipelines, so that it serves others meanwhile. Each line is of one moment, all together are not.
+	return `Shows locks, semaphores, latches and rate limiters, whoever put them there: Go, Java, or holdfast run. Redis is asked with SCAN and pipelines, so that it serves others meanwhile. Each line is of one moment, all together are not. Names are whole keys: with WithPrefix("app:") those of a service are app:*.
 
 What looks the same in Redis has one name here: a lock may be fair if nobody waits for it, a counter may be a semaphore, a latch, or a number of another program's. Bytes of names that can't be printed are shown as \xff.
 
-Exit code: 0, also if there is nothing; 77 if Redis refused, or a name may not be read: the others are shown; 69 if it gave no answer; 64 for wrong usage.`
+Exit code: 0, also if there is nothing; 77 if Redis refused, or names may not be read: the others are shown, and one line says how many those are; 69 if it gave no answer; 64 for wrong usage.`
 }
 
 // Run implements the command.
 func (c *lsCmd) Run(p *program) error {
 	return p.withClient(func(s *session) error {
 		table := newTable(p.stdout, "NAME", "KIND", "STATE")
-		var failed error
+		var failed error // of the first name that could not be read
+		unread := 0
 		for info, err := range s.client.Locks(s.ctx, c.Pattern) {
 			switch {
 			case err != nil && info.Name != "":
-				p.say("%v", err)
-				failed = exitError{codeOf(err), nil}
+				unread++
+				failed = cmp.Or(failed, err)
 			case err != nil:
 				return err
 			case info.Kind == holdfast.KindFencedLock && !info.Held() && info.QueueLen == 0 && !c.All:
@@ -49,7 +51,13 @@ func (c *lsCmd) Run(p *program) error {
 				table.row(text(info.Name), string(info.Kind), strings.Join(info.Details(), ", "))
 			}
 		}
-		return errors.Join(failed, table.flush())
+		if err := table.flush(); err != nil || failed == nil {
+			return err
+		}
+		if unread > 1 {
+			failed = fmt.Errorf("%d names can't be read, the first: %w", unread, failed)
+		}
+		return failed
 	})
 }
 
@@ -60,7 +68,7 @@ type inspectCmd struct {
 
 // Help is what kong shows below the summary.
 func (inspectCmd) Help() string {
-	return `Shows what stands at NAME at this moment: which primitive, who holds it and how often, for how long, who waits, permits, tokens, rates. It changes nothing.
+	return `Shows what stands at NAME at this moment: which primitive, who holds it and how often, for how long, who waits, permits, tokens, rates. It changes nothing. NAME is the whole key: with WithPrefix("app:") it is holdfast inspect app:order:1.
 
 Exit code: 0, also if nothing stands there; 69 if Redis gave no answer; 77 if it refused; 64 for wrong usage.`
 }

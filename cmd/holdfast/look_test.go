@@ -54,6 +54,25 @@ func TestLs(t *testing.T) {
 	require.Empty(t, stdout)
 }
 
+// The keys of others are told of in one line.
+func TestLsAmongForeignKeys(t *testing.T) {
+	srv := redistest.Start(t)
+	r := srv.Client(t)
+	for _, key := range []string{"app:a", "other:a", "other:b", "other:c"} {
+		require.NoError(t, r.HSet(t.Context(), key, "c:1", 1).Err())
+	}
+	require.NoError(t, r.Do(t.Context(), "acl", "setuser", "app", "on", ">pa55word", "resetchannels", "+@all",
+		"~app:*", "~{app:*}:*", "~redisson_lock_token:{app:*}", "~redisson_lock_queue:{app:*}", "~redisson_lock_timeout:{app:*}").Err())
+	url := "redis://app:pa55word@" + srv.Addr()
+	code, stdout, stderr := holdfastRun(t, "ls", "--redis", url)
+	require.Equal(t, exitDenied, code, stderr)
+	require.Contains(t, stdout, "app:a")
+	require.NotContains(t, stdout, "other:")
+	require.Regexp(t, `^holdfast: 3 names can't be read, the first: .+\n$`, stderr)
+	code, _, stderr = holdfastRun(t, "ls", "app:*", "--redis", url)
+	require.Zero(t, code, stderr)
+}
+
 func TestInspect(t *testing.T) {
 	r := rdb(t)
 	require.NoError(t, r.HSet(t.Context(), lockName(t), "mode", "read", "c:1", 2, "c:2", 1).Err())

@@ -26,9 +26,7 @@ type runCmd struct {
 
 // Help is what kong shows below the summary.
 func (runCmd) Help() string {
-	return `  holdfast run NAME [--wait D|forever] [--lease D] -- COMMAND [ARG ...]
-
-Like flock(1), across machines: takes the lock NAME, runs COMMAND, and gives the lock back when it has ended.
+	return `Like flock(1), across machines: takes the lock NAME, runs COMMAND, and gives the lock back when it has ended. NAME is the whole key: where a service has a prefix (WithPrefix), write it in front. Flags stand before -- or COMMAND; what follows COMMAND is COMMAND's.
 
 The lock is renewed while COMMAND runs. If it is lost all the same (Redis lost it or couldn't be reached, or its --lease is over), COMMAND gets SIGTERM, and after --grace SIGKILL. COMMAND has a process group of its own, which these and all other signals are sent to; if it reads from a terminal, it stays in the terminal's. On Linux it is killed if holdfast is.
 
@@ -101,9 +99,9 @@ func (c *runCmd) prepare(p *program) (*exec.Cmd, error) {
 	}
 	switch {
 	case len(words) == 0:
-		return nil, usage("no command: write holdfast run NAME -- COMMAND ...")
+		return nil, usage("no command: write holdfast run NAME -- COMMAND ... (see holdfast run --help)")
 	case c.Grace < 0:
-		return nil, usage("--grace %v: it can't be negative", c.Grace)
+		return nil, usage("--grace %v: it can't be negative (see holdfast run --help)", c.Grace)
 	case p.redisURL() == "":
 		return nil, usage("which Redis? Give --redis URL, or set $%s, e.g. redis://localhost:6379/0", urlVariable)
 	}

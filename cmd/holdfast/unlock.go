@@ -46,7 +46,7 @@ type unlockCmd struct {
 
 // Help is what kong shows below the summary.
 func (unlockCmd) Help() string {
-	return `Opens a lock of any kind, whoever holds it, and wakes who waits for it. Nothing is asked. Who was thrown out is printed; a holder learns of it when its lease is to be renewed, and until then works on, beside the next one: make sure that it is dead. A user who may open the lock, but not look at it, isn't told who that was; who waits in a fair lock's line then finds out by polling.
+	return `Opens the lock at NAME, the whole key, of any kind, whoever holds it, and wakes who waits for it. Nothing is asked. Who was thrown out is printed; a holder learns of it when its lease is to be renewed, and until then works on, beside the next one: make sure that it is dead. A user who may open the lock, but not look at it, isn't told who that was; who waits in a fair lock's line then finds out by polling.
 
 Exit code: 0 if the lock was opened, 1 if it was free, 64 if NAME is no lock (nothing is touched) or for wrong usage, 69 if Redis gave no answer, 77 if it refused.`
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 )
@@ -9,8 +10,10 @@ import (
 type versionCmd struct{}
 
 // Run implements the command.
-func (versionCmd) Run(p *program) error {
-	_, err := fmt.Fprintf(p.stdout, "holdfast %s, library %s (%s, %s/%s)\n",
+func (versionCmd) Run(p *program) error { return writeVersion(p.stdout) }
+
+func writeVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "holdfast %s, library %s (%s, %s/%s)\n",
 		moduleVersion("github.com/holdfast-go/holdfast/cmd/holdfast"), moduleVersion("github.com/holdfast-go/holdfast"),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err

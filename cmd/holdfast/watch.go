@@ -18,7 +18,7 @@ type watchCmd struct {
 
 // Help is what kong shows below the summary.
 func (watchCmd) Help() string {
-	return `Shows what stands at NAME until Ctrl-C: on a terminal all of it, every second and whenever news of it is published; elsewhere a line per change, with the server's time. What comes and goes between two looks isn't seen. While Redis gives no answer it says so and goes on.
+	return `Shows what stands at NAME, the whole key, until Ctrl-C: on a terminal all of it, every second and whenever news of it is published; elsewhere a line per change, with the server's time. What comes and goes between two looks isn't seen. While Redis gives no answer it says so and goes on.
 
 Exit code: 0 after Ctrl-C; 77 if Redis refused; 64 for wrong usage; 128+n if signal n ended it.`
 }
