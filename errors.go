@@ -42,7 +42,7 @@ var (
 // NotAcquiredError matches ErrNotAcquired. Its fields: Name, and Remaining, how
 // long the holder's lease still ran when Redis was last asked (negative if it has
 // no expiry or isn't known); of permits, Wanted and Free, and Remaining is when enough
-// may have expired.
+// may have expired, or Unset if the semaphore was never set, or is gone.
 type NotAcquiredError = errs.NotAcquiredError
 
 // NotReplicatedError matches ErrNotReplicated. Its fields: Acks, how many replicas

@@ -6,6 +6,7 @@
 -- ARGV[2]  copy     see marker.lua
 --
 -- Returns  1  granted
+--          2  refused: it was never set, so that none are free
 --          10 + m  refused: only m are free; or m < 0, which are free
 --          0  the request was undone before
 -- Writes   KEYS[1] if granted      Publishes  nothing
@@ -13,9 +14,13 @@
 --          the first copy leaves its marker when it is granted
 local free, n, copy = KEYS[1], ARGV[1], ARGV[2]
 
-local has = number(redis.call('GET', free))
+local value = redis.call('GET', free)
+local has = number(value)
 if not has then
   return foreign
+end
+if not value then
+  return answer(2, copy)
 end
 if has < tonumber(n) then
   return answer(has < 0 and has or 10 + has, copy)

@@ -74,7 +74,7 @@ func (e *Expirable) AcquireN(ctx context.Context, n int, opts ...Option) ([]*Per
 
 // TryAcquire takes a permit if there is one now, or within Wait(d). Errors: as
 // Acquire, and ErrNotAcquired (a *NotAcquiredError that says when the next one
-// expires) if there was none; ErrUnavailable if Redis gave no answer within the
+// expires, or Unset if the semaphore was never set) if there was none; ErrUnavailable if Redis gave no answer within the
 // time to wait, or within the command timeout without one. Redisson: tryAcquire.
 func (e *Expirable) TryAcquire(ctx context.Context, opts ...Option) (*Permit, error) {
 	return first(e.acquire(ctx, 1, opts, false))
@@ -193,6 +193,8 @@ func (a *acquisition) read(r script.Reply) (wait.Outcome, error) {
 			return wait.Outcome{Granted: true}, fmt.Errorf("%w: acquire of %s: the answer came after the end of its lease", errs.ErrUnavailable, errs.Quote(a.c.Name()))
 		}
 		return wait.Outcome{Granted: true, TTL: -1}, nil
+	case n == unset:
+		return wait.Outcome{TTL: -1, Unset: true}, nil
 	case n >= refusedFrom:
 		n -= refusedFrom
 		out := wait.Outcome{TTL: -1, Free: n & (1<<freeBits - 1)}

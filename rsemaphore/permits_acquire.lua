@@ -10,6 +10,7 @@
 -- ARGV[4+n] copy    see marker.lua
 --
 -- Returns  1  granted
+--          2  refused: it was never set, so that none are free
 --          16 + 16384 * (ms + 1) + m  refused: m < n are free; in ms more of them will
 --          have expired, so that there are n; ms = -1: nobody knows when
 --          0  the request was undone before
@@ -44,7 +45,7 @@ else
     wait = math.min(tonumber(last[2]) - now, 137438953472) -- so that the reply is exact
   end
   collect()
-  reply = 16 + 16384 * (wait + 1) + math.max(free, 0)
+  reply = value and 16 + 16384 * (wait + 1) + math.max(free, 0) or 2
 end
 if expired > 0 and left > 0 then
   publish(channel, left)

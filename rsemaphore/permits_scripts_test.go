@@ -58,7 +58,7 @@ func lifeOfPermits() []struct {
 		reply  int64
 		state  string
 	}{
-		{"a asks for nothing", acquirePermits, []any{1, s30, channel, a}, false, noWait, "none []"},
+		{"a asks for nothing", acquirePermits, []any{1, s30, channel, a}, false, 2, "none []"},
 		{"set", setScript, []any{3, channel, 0}, true, 1, "3 []"},
 		{"a enters", acquirePermits, []any{1, s30, channel, a}, false, 1, "2 [a30]"},
 		{"b and c enter", acquirePermits, []any{2, s60, channel, b, c}, false, 1, "0 [a30 b60 c60]"},

@@ -74,7 +74,7 @@ var life = []struct {
 	reply  int64
 	state  string
 }{
-	{"acquire of nothing", acquireScript, []any{1}, true, 10, "none"},
+	{"acquire of nothing", acquireScript, []any{1}, true, 2, "none"},
 	{"release of nothing", addScript, []any{1, channel, 1}, false, 0, "none"},
 	{"set", setScript, []any{3, channel, 0}, false, 1, "3"},
 	{"set again", setScript, []any{9, channel, 0}, false, 0, "3"},

@@ -41,6 +41,7 @@ var (
 // Answers of acquire.lua.
 const (
 	granted   = 1
+	unset     = 2  // refused: there is no number
 	freeAbove = 10 // 10 + m: m are free
 )
 
@@ -98,7 +99,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 
 // TryAcquire takes n permits if there are so many now, or within Wait(d). Errors:
 // as Acquire, and ErrNotAcquired (a *NotAcquiredError with the numbers wanted and
-// free) if there weren't; ErrUnavailable if Redis gave no answer within the time
+// free, or Unset if the semaphore was never set) if there weren't; ErrUnavailable if Redis gave no answer within the time
 // to wait, or within the command timeout without one. Lease is ErrInvalid: see
 // Expirable. Redisson: tryAcquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64, opts ...Option) error {
@@ -139,6 +140,8 @@ func readAcquire(r script.Reply) (wait.Outcome, error) {
 	switch n := r.Int(); {
 	case n == granted:
 		return wait.Outcome{Granted: true, TTL: -1}, nil
+	case n == unset:
+		return wait.Outcome{TTL: -1, Unset: true}, nil
 	case n >= freeAbove:
 		return wait.Outcome{TTL: -1, Free: n - freeAbove}, nil
 	default:

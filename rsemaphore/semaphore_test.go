@@ -119,7 +119,6 @@ func TestSemaphoreGivesAndTakes(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, -6, n)
 	require.Zero(t, available(t, s))
-	require.NoError(t, s.AddPermits(ctx, 0))
 
 	there, err = s.Expire(ctx, time.Hour)
 	require.NoError(t, err)
@@ -339,4 +338,32 @@ func TestA24NameHoldsSomethingElse(t *testing.T) {
 	_, err := c.Lock(t.Name()).TryLock(ctx)
 	require.ErrorIs(t, err, holdfast.ErrInvalid, "a lock doesn't take a semaphore's name")
 	require.EqualValues(t, 1, available(t, s))
+}
+
+// Who asks before anybody has set the number is told so, and not that all are
+// taken; after that not any more.
+func TestNeverSet(t *testing.T) {
+	c := connect(t)
+	ctx := t.Context()
+	s, e := c.Semaphore(t.Name()), c.ExpirableSemaphore(t.Name()+":expirable")
+	ask := map[string]func() error{
+		"semaphore": func() error { return s.TryAcquire(ctx, 1) },
+		"waiting":   func() error { return s.TryAcquire(ctx, 1, holdfast.Wait(50*time.Millisecond)) },
+		"expirable": func() error { _, err := e.TryAcquire(ctx); return err },
+	}
+	for what, f := range ask {
+		var refused *holdfast.NotAcquiredError
+		require.ErrorAs(t, f(), &refused, what)
+		require.True(t, refused.Unset, what)
+		require.ErrorContains(t, refused, "TrySetPermits", what)
+	}
+	_, err := s.TrySetPermits(ctx, 0)
+	require.NoError(t, err)
+	_, err = e.TrySetPermits(ctx, 0)
+	require.NoError(t, err)
+	for what, f := range ask {
+		var refused *holdfast.NotAcquiredError
+		require.ErrorAs(t, f(), &refused, what)
+		require.False(t, refused.Unset, what)
+	}
 }

@@ -35,10 +35,15 @@ type NotAcquiredError struct {
 	// Wanted is how many permits were asked for, and Free how many there were
 	// when Redis was last asked. Both are 0 for a lock.
 	Wanted, Free int64
+	// Unset says that the semaphore had no number when Redis was last asked: it was
+	// never set, or is gone.
+	Unset bool
 }
 
 func (e *NotAcquiredError) Error() string {
 	switch {
+	case e.Unset:
+		return fmt.Sprintf("%v: %s: wanted %d, and its number was never set, or is gone: set it (TrySetPermits)", ErrNotAcquired, Quote(e.Name), e.Wanted)
 	case e.Wanted > 0 && e.Remaining < 0:
 		return fmt.Sprintf("%v: %s: wanted %d, free %d", ErrNotAcquired, Quote(e.Name), e.Wanted, e.Free)
 	case e.Wanted > 0:

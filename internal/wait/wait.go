@@ -46,6 +46,8 @@ type Outcome struct {
 	TTL time.Duration
 	// Free is, after a refusal of permits, how many there were.
 	Free int64
+	// Unset is, after a refusal of permits, that there is no number of them.
+	Unset bool
 }
 
 // Spec is one acquisition.
@@ -151,7 +153,7 @@ func (l *Loop) tryOnce(ctx context.Context, s Spec) error {
 
 // refused is the error of a caller who was told out and waits no longer.
 func (s Spec) refused(out Outcome) error {
-	return &errs.NotAcquiredError{Name: s.Name, Remaining: out.TTL, Wanted: s.Wanted, Free: out.Free}
+	return &errs.NotAcquiredError{Name: s.Name, Remaining: out.TTL, Wanted: s.Wanted, Free: out.Free, Unset: out.Unset}
 }
 
 // ended answers why no further try is due: context or Close. last is the last
