@@ -37,8 +37,6 @@ func (b *bench) used() string {
 	return fmt.Sprint(b.state(), " ", out)
 }
 
-const noWait = refusedFrom // + free
-
 // lifeOfPermits is what may happen to one semaphore with expiring permits.
 func lifeOfPermits() []struct {
 	name   string
