@@ -119,6 +119,7 @@ func TestSemaphoreGivesAndTakes(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, -6, n)
 	require.Zero(t, available(t, s))
+	require.NoError(t, s.AddPermits(ctx, 0))
 
 	there, err = s.Expire(ctx, time.Hour)
 	require.NoError(t, err)

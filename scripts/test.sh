@@ -157,7 +157,12 @@ GOWORK=off go build ./...
 GOWORK=off go vet ./...
 
 echo "build and test with the race detector"
-go build -race "${pkgs[@]}" # here, as -p below slows compiling down too
+# Built here, as -p below slows compiling down too. What has tests only is no
+# package to build.
+read -ra code <<<"$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' "${pkgs[@]}" | tr '\n' ' ')"
+if [ ${#code[@]} -gt 0 ]; then
+  go build -race "${code[@]}"
+fi
 go test -race -count=1 -timeout "${TIMEOUT:-10m}" -p "$P" "${pkgs[@]}" "$@"
 if [ -z "$integration" ]; then
   echo "NOT RUN: MODULE INTEGRATION: make integration, make chaos AND scripts/containers.sh DO"
