@@ -73,7 +73,10 @@ func TestRedirections(t *testing.T) {
 // temporarily has the servers answer every script with an error for some time,
 // while a hold is to be renewed and others ask.
 func temporarily(t *testing.T, p scenario.Place, text string) {
-	const lease = 8 * time.Second
+	const (
+		lease = 5 * time.Second
+		lasts = 2 * time.Second // longer than a renewal is off, shorter than a call's patience
+	)
 	c := p.Via(t, locktest.Link{Lease: lease})
 	name := keyOf(t)
 	held, err := c.Lock("{" + name + "}held").Lock(t.Context())
@@ -116,7 +119,7 @@ func temporarily(t *testing.T, p scenario.Place, text string) {
 		return n
 	}
 	redistest.Eventually(t, time.Minute, func() bool { return hits() >= len(calls) }, "the fault isn't made")
-	<-time.After(lease / 2) // a renewal falls into it
+	<-time.After(lasts) // a renewal falls into it
 	select {
 	case err := <-results:
 		t.Fatal("a call has ended: ", err)
@@ -133,7 +136,7 @@ func temporarily(t *testing.T, p scenario.Place, text string) {
 			t.Fatal("a call doesn't end")
 		}
 	}
-	<-time.After(lease / 2) // the lease would be over by now
+	<-time.After(lease - lasts) // the lease would be over by now
 	require.NoError(t, held.Context().Err(), "the hold wasn't renewed")
 	require.NoError(t, held.Unlock(t.Context()))
 	n, err := sem.Available(t.Context())
