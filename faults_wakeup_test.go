@@ -499,9 +499,8 @@ func TestA08SlowReceiverHoldsUpNobody(t *testing.T) {
 	waits(t, waiters[0])
 
 	// The burst is one signal for the one that was stopped.
-	before := p2.scripts()
+	before, seen := p2.scripts(), p2.answered.count()
 	close(stop.gate)
-	seen := p2.answered.count()
 	eventually(t, "the stopped one looks again", func() bool { return p2.answered.count() > seen })
 	require.NoError(t, holds[0].Unlock(t.Context()))
 	v := granted(t, waiters[0], prompt)
