@@ -1,7 +1,6 @@
 package rsemaphore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -148,22 +147,9 @@ func TestShutdownAndCloseOfPermits(t *testing.T) {
 }
 
 // book is a log that tests read.
-type book struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+type book struct{ redistest.Diary }
 
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *book) has(text string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.b.String(), text)
-}
+func (b *book) has(text string) bool { return strings.Contains(b.String(), text) }
 
 // A permit that nobody can give back any more is renewed no more, and logged; one
 // whose context is in use goes on.

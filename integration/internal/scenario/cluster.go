@@ -24,24 +24,9 @@ import (
 )
 
 // diary keeps what a client logs.
-type diary struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (d *diary) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.Write(p)
-}
+type diary struct{ redistest.Diary }
 
 func (d *diary) logger() *slog.Logger { return slog.New(slog.NewTextHandler(d, nil)) }
-
-func (d *diary) String() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.String()
-}
 
 // ThousandsOfHolds is A17: n holds over a link with 5 ms of delay are all renewed,
 // in batches for each node, and one that can't be costs the others nothing.
