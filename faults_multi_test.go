@@ -316,6 +316,91 @@ func TestMultiLeaseRunsOutAsOne(t *testing.T) {
 	})
 }
 
+// behind is a member that is asked when over is closed, by the answer of another.
+type behind struct {
+	rlock.Locker
+	over <-chan struct{}
+}
+
+func (b *behind) Unlock(ctx context.Context) error {
+	<-b.over
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cut short: %w", err)
+	}
+	return b.Locker.Unlock(ctx)
+}
+
+// Who gives back, or opens, with the hold's own context isn't cut short by what the
+// first member's answer ends. What the caller ends does.
+func TestFromInsideTheHold(t *testing.T) {
+	rdb := server.Client(t)
+	setup := func(t *testing.T) (*faultproxy.Proxy, rlock.Locker, *holdfast.Hold) {
+		p, c := connectVia(t, server, nil, holdfast.WithLease(never))
+		l := c.MultiLock(members(t, c, multiWays["one by one"], 3)...)
+		h, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		return p, l, h
+	}
+	t.Run("unlock", func(t *testing.T) {
+		c := connect(t, holdfast.WithLease(never))
+		last := &behind{Locker: c.Lock(t.Name() + "-last")}
+		l := c.MultiLock(c.Lock(t.Name()+"-first"), last)
+		h, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		last.over = h.Context().Done()
+		require.NoError(t, l.Unlock(h.Context()))
+		require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrReleased)
+		require.Empty(t, leftKeys(t, rdb, t.Name()))
+	})
+	t.Run("quorum", func(t *testing.T) {
+		f := newThree(t, holdfast.WithLease(time.Minute))
+		last := &behind{Locker: f.locks[2]}
+		q := rlock.Quorum(f.locks[0], f.locks[1], last)
+		f.servers[0].Kill() // so that both others are needed
+		h, err := q.Lock(t.Context())
+		require.NoError(t, err)
+		last.over = h.Context().Done()
+		require.NoError(t, q.Unlock(h.Context()))
+	})
+	t.Run("force unlock", func(t *testing.T) {
+		_, l, h := setup(t)
+		opened, err := l.ForceUnlock(h.Context())
+		require.NoError(t, err)
+		require.True(t, opened)
+		require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrLost)
+		require.Empty(t, leftKeys(t, rdb, t.Name()))
+	})
+	t.Run("its caller's deadline", func(t *testing.T) {
+		p, l, h := setup(t)
+		arrives := make(chan struct{})
+		p.Add(faultproxy.Rule{Match: sending(t, "release.lua"), Do: faultproxy.HoldReply(arrives)})
+		ctx, cancel := context.WithTimeout(h.Context(), 300*time.Millisecond)
+		defer cancel()
+		err := await(t, async(func() (*holdfast.Hold, error) { return nil, l.Unlock(ctx) }), prompt, "the caller leaves").err
+		close(arrives)
+		require.ErrorIs(t, err, holdfast.ErrUncertain)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		requireNoKeys(t, rdb, t.Name())
+	})
+	t.Run("its caller's cancellation", func(t *testing.T) {
+		p, l, h := setup(t)
+		_, err := l.Lock(h.Context())
+		require.NoError(t, err)
+		arrives := make(chan struct{})
+		held := p.Add(faultproxy.Rule{Match: sending(t, "release.lua"), Do: faultproxy.HoldReply(arrives)})
+		ctx, cancel := context.WithCancel(h.Context())
+		call := async(func() (*holdfast.Hold, error) { return nil, l.Unlock(ctx) })
+		<-held.Done()
+		cancel()
+		err = await(t, call, prompt, "the caller leaves").err
+		close(arrives)
+		require.ErrorIs(t, err, holdfast.ErrUncertain)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, h.Unlock(t.Context()))
+		requireNoKeys(t, rdb, t.Name())
+	})
+}
+
 // The loss of one member ends the context of all; Unlock frees the others.
 func TestMultiMemberIsLost(t *testing.T) {
 	rdb := server.Client(t)

@@ -9,8 +9,10 @@ import (
 	"time"
 	"weak"
 
+	"github.com/holdfast-go/holdfast/internal/errs"
 	"github.com/holdfast-go/holdfast/internal/lease"
 	"github.com/holdfast-go/holdfast/internal/owner"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // holdContext is the context of a hold: the caller's values and cancellation,
@@ -104,6 +106,36 @@ func (c *holdContext) Value(key any) any {
 }
 
 func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.of.title()) }
+
+// beyondHold is ctx without the end of a hold that it comes from, for patience at
+// the most: what gives back or opens several locks must not be cut short by what it
+// did to the first one. Everything else that ends ctx ends it too. If ctx has ended
+// already, it is ctx.
+func beyondHold(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Value(holdKey{}) == nil || ctx.Err() != nil {
+		return ctx, func() {}
+	}
+	bound, free := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, script.ErrPatience)
+	if deadline, ok := ctx.Deadline(); ok {
+		first := free
+		var second context.CancelFunc
+		bound, second = context.WithDeadline(bound, deadline)
+		free = func() { second(); first() }
+	}
+	kept, end := context.WithCancelCause(bound)
+	stop := context.AfterFunc(ctx, func() {
+		why := context.Cause(ctx)
+		timed := errors.Is(ctx.Err(), context.DeadlineExceeded) // kept has that deadline too
+		if !timed && !errors.Is(why, errs.ErrReleased) && !errors.Is(why, errs.ErrLost) {
+			end(why)
+		}
+	})
+	return kept, func() {
+		stop()
+		end(nil)
+		free()
+	}
+}
 
 // look ends the hold if its deadline has passed.
 func (c *holdContext) look() {

@@ -20,6 +20,8 @@ func (m *Multi) Unlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, done := beyondHold(ctx, m.Patience)
+	defer done()
 	units := m.units(-1)
 	return errors.Join(forEach(len(units), func(u int) error {
 		unit := units[u]
@@ -63,6 +65,8 @@ func (m *Multi) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := m.check(ctx, "force unlock"); err != nil {
 		return false, err
 	}
+	ctx, done := beyondHold(ctx, time.Duration(len(m.members))*m.Patience) // one after the other
+	defer done()
 	any := false
 	var failed []error
 	for _, o := range m.members {

@@ -19,7 +19,10 @@ func askEach[T any](ctx context.Context, q *Quorum, what string, compare func(a,
 	if err := q.check(ctx, what); err != nil {
 		return nil, err
 	}
-	bound, cancel := context.WithTimeoutCause(ctx, perServer(q.leaseOf(Options{})), script.ErrPatience)
+	patience := perServer(q.leaseOf(Options{}))
+	ctx, done := beyondHold(ctx, patience)
+	defer done()
+	bound, cancel := context.WithTimeoutCause(ctx, patience, script.ErrPatience)
 	defer cancel()
 	vals := make([]T, len(q.members))
 	var answered []T
@@ -68,16 +71,19 @@ func (q *Quorum) Unlock(ctx context.Context) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	bound, cancel := context.WithTimeoutCause(ctx, perServer(q.leaseOf(Options{})), script.ErrPatience)
+	patience := perServer(q.leaseOf(Options{}))
+	ctx, done := beyondHold(ctx, patience)
+	defer done()
+	bound, cancel := context.WithTimeoutCause(ctx, patience, script.ErrPatience)
 	defer cancel()
 	each := forEach(len(q.members), func(i int) error { return q.members[i].Unlock(bound) })
-	done := 0
+	freed := 0
 	for _, err := range each {
 		if err == nil {
-			done++
+			freed++
 		}
 	}
-	if done >= q.need {
+	if freed >= q.need {
 		return nil
 	}
 	return errors.Join(each...)
