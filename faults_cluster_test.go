@@ -35,6 +35,7 @@ func ranOn(t testing.TB, c *redistest.Cluster, command string) (n int) {
 // Releases are told in the way that was chosen, and no other; waiters are woken
 // by them, not by polling.
 func TestShardedPubSubOnACluster(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	for what, c := range map[string]struct {
 		mode           holdfast.ShardedPubSub
 		publish, other string

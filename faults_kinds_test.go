@@ -116,6 +116,7 @@ func pass(t *testing.T, first, second rlock.Locker) error {
 // Names that can't work are refused; what has a name otherwise works whatever the
 // name, on a cluster, where a script that touches two slots fails.
 func TestA44NamesOfAllKindsOnACluster(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	cluster := redistest.StartCluster(t, 3)
 	a, b := newClient(t, cluster.Client(t)), newClient(t, cluster.Client(t))
 	for name, possible := range map[string]bool{

@@ -37,6 +37,7 @@ func newThree(t *testing.T, opts ...holdfast.Option) *three {
 
 // One server of three that is down, stopped or slow doesn't matter.
 func TestQuorumWithoutOneServer(t *testing.T) {
+	t.Parallel() // servers of its own, and mostly waiting
 	for what, fault := range map[string]struct {
 		make, mend func(f *three)
 	}{
@@ -48,6 +49,7 @@ func TestQuorumWithoutOneServer(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			f := newThree(t, holdfast.WithLease(time.Minute))
 			fault.make(f)
 			for range 3 {
@@ -78,10 +80,12 @@ func TestQuorumWithoutOneServer(t *testing.T) {
 
 // Without a majority of servers nobody has it; that isn't the same as taken.
 func TestQuorumWithoutMajority(t *testing.T) {
+	t.Parallel() // servers of its own, and mostly waiting
 	for what, fault := range map[string]func(s *redistest.Server){
 		"down": (*redistest.Server).Kill, "stopped": (*redistest.Server).Pause,
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			f := newThree(t, holdfast.WithLease(time.Minute))
 			h, err := f.quorum.Lock(t.Context())
 			require.NoError(t, err)
