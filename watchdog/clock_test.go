@@ -48,8 +48,8 @@ func TestSuspendedMachine(t *testing.T) {
 	require.Less(t, time.Until(now), time.Minute, "the monotonic clock stood still")
 	found := b.look(now)
 	require.Len(t, found.over, 2)
-	require.Contains(t, found.over, short)
-	require.Contains(t, found.over, long)
+	require.Contains(t, found.over, ended{Lease: short})
+	require.Contains(t, found.over, ended{Lease: long})
 	require.Len(t, found.batches, 1, "what is still ours is renewed at once")
 	require.Equal(t, []*lease.Lease{alive}, found.batches[0].leases)
 	for _, l := range found.over {

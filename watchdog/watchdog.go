@@ -186,10 +186,17 @@ func (w *Watchdog) run() {
 
 // todo is what a look found.
 type todo struct {
-	over    []*lease.Lease // whose deadline has passed
+	over    []ended // whose deadline has passed
 	batches []*batch
 	orphans []*lease.Lease // not renewed any more
 	sleep   time.Duration
+}
+
+// ended is a lease whose deadline has passed, and what its last renewal failed with:
+// the notebook itself may be written anew when nobody holds mu.
+type ended struct {
+	*lease.Lease
+	lastErr error
 }
 
 // look takes out what there is to do now.
@@ -203,7 +210,7 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 	for len(w.heap) > 0 && !w.heap[0].Watch.Next.After(horizon) {
 		l := heap.Pop(&w.heap).(*lease.Lease)
 		if l.Passed(now) {
-			t.over = append(t.over, l)
+			t.over = append(t.over, ended{l, l.Watch.LastErr})
 			continue
 		}
 		seen = append(seen, l)
@@ -385,12 +392,12 @@ func (w *Watchdog) renew(b *batch) {
 }
 
 // expire ends a lease whose deadline has passed.
-func (w *Watchdog) expire(l *lease.Lease) {
+func (w *Watchdog) expire(l ended) {
 	why := l.RanOut()
-	if err := l.Watch.LastErr; err != nil {
-		why = fmt.Errorf("%w; the last renewal failed: %w", why, err)
+	if l.lastErr != nil {
+		why = fmt.Errorf("%w; the last renewal failed: %w", why, l.lastErr)
 	}
 	if !l.Expire(time.Now(), why) {
-		w.Keep(l) // extended since we looked
+		w.Keep(l.Lease) // extended since we looked
 	}
 }

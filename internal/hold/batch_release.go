@@ -15,6 +15,11 @@ import (
 // unlockAll gives holds back: those that may stand in one script call in one,
 // and all calls beside each other. It answers the error of each.
 func unlockAll(ctx context.Context, holds []*Hold) []error {
+	for _, h := range holds {
+		if h.group == nil {
+			h.record.entry.expire(time.Now())
+		}
+	}
 	var units [][]int
 	for i, h := range holds {
 		at := -1
@@ -124,6 +129,8 @@ func (op *batchRelease) run(ctx context.Context, now time.Time) []error {
 		op.send(ctx, now, op.until)
 		return op.answer()
 	}
+	ctx, done := beyondHold(ctx, op.Patience)
+	defer done()
 	leave := ctx.Done()
 	if ctx.Err() != nil {
 		// See releasing.leave: the caller's context is over, giving back isn't.

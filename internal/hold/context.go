@@ -108,31 +108,32 @@ func (c *holdContext) Value(key any) any {
 func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.of.title()) }
 
 // beyondHold is ctx without the end of a hold that it comes from, for patience at
-// the most: what gives back or opens several locks must not be cut short by what it
-// did to the first one. Everything else that ends ctx ends it too. If ctx has ended
-// already, it is ctx.
+// the most: who gives back or opens must not be cut short by what that does to the
+// hold itself, or to one inside it. As long as it lasts, everything else that ends
+// ctx ends it too. If ctx has ended already, it is ctx.
 func beyondHold(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
-	if ctx.Value(holdKey{}) == nil || ctx.Err() != nil {
+	if ctx == nil || ctx.Value(holdKey{}) == nil || ctx.Err() != nil {
 		return ctx, func() {}
 	}
-	bound, free := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, script.ErrPatience)
+	// Whoever is given it needn't do the same again.
+	base := context.WithValue(context.WithoutCancel(ctx), holdKey{}, nil)
+	base, free := context.WithTimeoutCause(base, patience, script.ErrPatience)
+	timed, freeTimed := base, context.CancelFunc(func() {})
 	if deadline, ok := ctx.Deadline(); ok {
-		first := free
-		var second context.CancelFunc
-		bound, second = context.WithDeadline(bound, deadline)
-		free = func() { second(); first() }
+		timed, freeTimed = context.WithDeadline(base, deadline)
 	}
-	kept, end := context.WithCancelCause(bound)
+	kept, end := context.WithCancelCause(timed)
 	stop := context.AfterFunc(ctx, func() {
 		why := context.Cause(ctx)
-		timed := errors.Is(ctx.Err(), context.DeadlineExceeded) // kept has that deadline too
-		if !timed && !errors.Is(why, errs.ErrReleased) && !errors.Is(why, errs.ErrLost) {
+		late := errors.Is(ctx.Err(), context.DeadlineExceeded) // kept has that deadline too
+		if !late && !errors.Is(why, errs.ErrReleased) && !errors.Is(why, errs.ErrLost) {
 			end(why)
 		}
 	})
 	return kept, func() {
 		stop()
 		end(nil)
+		freeTimed()
 		free()
 	}
 }
@@ -146,8 +147,16 @@ func (c *holdContext) look() {
 
 func (r *record) look() {
 	if now := time.Now(); r.lease.Passed(now) {
-		r.lease.Expire(now, r.ranOut())
-		r.finish(r.ranOut()) // whoever ends the lease may not have come to us yet
+		r.expire(now)
+	}
+}
+
+// expire ends the holds on a lease whose deadline has passed, also if somebody else
+// is at it and hasn't come to them yet.
+func (r *record) expire(now time.Time) {
+	if why := r.ranOut(); r.lease.Expire(now, why) {
+		r.entry.lose(r.lease, why)
+		r.finish(why)
 	}
 }
 

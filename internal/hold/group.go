@@ -179,10 +179,12 @@ func (g *group) unlock(ctx context.Context) error {
 	if err := g.free(); err != nil {
 		return err
 	}
-	g.finish(errs.ErrReleased)
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	ctx, done := beyondHold(ctx, g.services().Patience)
+	defer done()
+	g.finish(errs.ErrReleased)
 	if g.perMember > 0 {
 		if ctx.Err() != nil { // giving back takes its own time
 			ctx = context.WithoutCancel(ctx)
@@ -192,6 +194,14 @@ func (g *group) unlock(ctx context.Context) error {
 		ctx = bound
 	}
 	return g.verdict(unlockAll(ctx, g.members))
+}
+
+// services are those of its first member.
+func (g *group) services() *Services {
+	for g.members[0].group != nil {
+		g = g.members[0].group
+	}
+	return g.members[0].record.entry.Services
 }
 
 // verdict is the outcome of something that was done to each member: a success

@@ -346,7 +346,7 @@ func (e *entry) take(r *record, now time.Time) error {
 	l.mu.Lock()
 	if r.status == held && r.lease.Passed(now) {
 		l.mu.Unlock()
-		r.lease.Expire(now, r.ranOut()) // tells all holds on this lease
+		r.expire(now) // tells all holds on this lease
 		l.mu.Lock()
 	}
 	if r.status != held {
@@ -377,6 +377,23 @@ func (e *entry) take(r *record, now time.Time) error {
 	}
 	r.finish(errs.ErrReleased)
 	return nil
+}
+
+// expire ends the holds whose fixed lease has run out, before others are given back:
+// one that is part of a multi lock makes its siblings void, which left must not count.
+func (e *entry) expire(now time.Time) {
+	l := &e.ledger
+	var over []*record
+	l.mu.Lock()
+	for _, r := range e.holds {
+		if r.lease.Renew == nil && r.lease.Passed(now) {
+			over = append(over, r)
+		}
+	}
+	l.mu.Unlock()
+	for _, r := range over {
+		r.expire(now)
+	}
 }
 
 // left is what stays in Redis after a release: the holds that are alive, and a

@@ -98,9 +98,16 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	before := m.holdsOf(m.key) // what is taken after the force isn't concerned
 	call := m.kind.Force(m.args()).AlwaysMark()
+	ctx, done := beyondHold(ctx, m.Patience)
+	defer done()
+	tell := func(reply script.Reply) {
+		if reply.Err == nil && reply.Int() != foreignHash && reply.Int() != notThere {
+			m.forced(before, reply)
+		}
+	}
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
 		return m.Send(ctx, m.Patience, call)
-	}, nil)
+	}, tell)
 	switch {
 	case !ok:
 		return false, m.Gone(ctx, "force unlock", m.name, nil)
@@ -116,13 +123,19 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if reply.Int() == notThere {
 		return false, nil
 	}
+	tell(reply)
+	return true, nil
+}
+
+// forced tells the holders that there were before a force script which opened the
+// lock, also if its caller has left.
+func (m *Mutex) forced(before []*record, reply script.Reply) {
 	m.heard(m.key, reply)
 	for _, r := range before {
 		// All that share its lease: who got in after the force has another.
 		r.entry.loseIf(fmt.Errorf("%w: %s was forced open", errs.ErrLost, errs.Quote(m.name)), lost,
 			func(o *record) bool { return o.lease == r.lease })
 	}
-	return true, nil
 }
 
 // IsLocked implements Locker.

@@ -63,6 +63,8 @@ func (s *Services) releaseTaken(ctx context.Context, r *record, now time.Time) e
 // leave is release for a caller who may have to go before the answer.
 func (op *releasing) leave(ctx context.Context) error {
 	s, r := op.Services, op.record
+	ctx, done := beyondHold(ctx, s.Patience)
+	defer done()
 	leave := ctx.Done()
 	if ctx.Err() != nil {
 		// The caller's context is over, as it is in a deferred Unlock. Giving
