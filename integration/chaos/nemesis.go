@@ -143,7 +143,11 @@ func (w *world) suffer(ctx context.Context, k kind, e event, began time.Time) {
 	defer cancel()
 	note := history.Event{What: e.Kind, Loses: k.loses}
 	if a, ok := f.(aimed); ok {
-		if err := a.Aim(bounded, w, &note); err != nil {
+		// A server that is asked what there is may have no time to answer.
+		if err := retry(bounded, func() error {
+			note = history.Event{What: e.Kind, Loses: k.loses}
+			return a.Aim(bounded, w, &note)
+		}); err != nil {
 			if ctx.Err() == nil {
 				w.failed("nemesis: %s found nothing to happen to: %v", e.Kind, err)
 			}
