@@ -329,20 +329,27 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 		return nil, err
 	}
 	var holds []*Hold
+	var handles []string // of holds
 	var lost error
 	for _, one := range h.Members {
 		m, err := resume(ctx, one)
 		switch {
 		case err == nil:
-			holds = append(holds, m)
+			holds, handles = append(holds, m), append(handles, one)
 		case errors.Is(err, errs.ErrNotHeld):
 			lost = err // the others are of no use to anybody now
 		default:
-			back := func() { s.putBack(holds, h.Members) }
+			back := func() {
+				if lost == nil {
+					s.putBack(holds, handles)
+				} else if err := errors.Join(unlockAll(context.Background(), holds)...); err != nil {
+					s.Log.Warn("holdfast: members of a hold that is lost are left to their leases", "name", name, "cause", err)
+				}
+			}
 			if !s.Tasks.Go(back) {
 				back()
 			}
-			return nil, err
+			return nil, errors.Join(err, lost)
 		}
 	}
 	if lost != nil {
