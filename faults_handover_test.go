@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -43,4 +44,77 @@ func TestResumeOfAMultiLockInPieces(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who left a resumption makes the handle good again behind: until that is done
+// other calls with it wait, whoever they are.
+func TestResumeLeftAndTriedAgain(t *testing.T) {
+	for name, lock := range map[string]func(t *testing.T, c *holdfast.Client) rlock.Locker{
+		"one": func(t *testing.T, c *holdfast.Client) rlock.Locker { return c.Lock(t.Name()) },
+		"multi": func(t *testing.T, c *holdfast.Client) rlock.Locker {
+			return c.MultiLock(members(t, c, multiWays["one call"], 3)...)
+		},
+		"nested": func(t *testing.T, c *holdfast.Client) rlock.Locker {
+			return c.MultiLock(c.MultiLock(members(t, c, multiWays["one call"], 3)...), c.Lock(t.Name()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, c := connectVia(t, server, readTimeout(never), holdfast.WithLease(never), holdfast.WithCommandTimeout(time.Minute))
+			h, err := lock(t, c).Lock(t.Context())
+			require.NoError(t, err)
+			handle, err := h.Detach()
+			require.NoError(t, err)
+			resume := func(ctx context.Context) func() (*holdfast.Hold, error) {
+				return func() (*holdfast.Hold, error) { return c.Resume(ctx, handle) }
+			}
+			at := int32(2)
+			if name == "one" {
+				at = 1
+			}
+			arrives := make(chan struct{})
+			held := p.Add(faultproxy.Rule{Match: nth(at, sending(t, "transfer.lua")), Times: 1, Do: faultproxy.HoldReply(arrives)})
+			ctx, cancel := context.WithCancel(t.Context())
+			call := async(resume(ctx))
+			<-held.Done()
+			cancel()
+			require.ErrorIs(t, await(t, call, prompt, "the caller leaves").err, context.Canceled)
+
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err = c.Resume(ctx, handle)
+			require.ErrorIs(t, err, context.DeadlineExceeded, "nobody has it for good")
+			require.NotErrorIs(t, err, holdfast.ErrLost)
+
+			again := async(resume(t.Context()))
+			close(arrives)
+			r := await(t, again, prompt, "the handle is good again")
+			require.NoError(t, r.err)
+			_, err = c.Resume(t.Context(), handle)
+			require.ErrorIs(t, err, holdfast.ErrLost, "it works once")
+			require.NoError(t, r.hold.Unlock(t.Context()))
+
+			down := async(func() (*holdfast.Hold, error) { return nil, c.Shutdown(t.Context()) })
+			require.NoError(t, await(t, down, prompt, "nothing is left that a shutdown waits for").err)
+		})
+	}
+}
+
+// Of two who resume at once one has the hold.
+func TestResumedTwiceAtOnce(t *testing.T) {
+	p, c := connectVia(t, server, readTimeout(never), holdfast.WithLease(never))
+	h, err := c.Lock(t.Name()).Lock(t.Context())
+	require.NoError(t, err)
+	handle, err := h.Detach()
+	require.NoError(t, err)
+	arrives := make(chan struct{})
+	held := p.Add(faultproxy.Rule{Match: sending(t, "transfer.lua"), Times: 1, Do: faultproxy.HoldReply(arrives)})
+	resume := func() (*holdfast.Hold, error) { return c.Resume(t.Context(), handle) }
+	first := async(resume)
+	<-held.Done()
+	second := async(resume)
+	close(arrives)
+	r := await(t, first, prompt, "the first has it")
+	require.NoError(t, r.err)
+	require.ErrorIs(t, await(t, second, prompt, "the second has not").err, holdfast.ErrLost)
+	require.NoError(t, r.hold.Unlock(t.Context()))
 }

@@ -328,6 +328,10 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 	if err != nil {
 		return nil, err
 	}
+	give, err := s.TakeHandle(ctx, "resume", name, text)
+	if err != nil {
+		return nil, err
+	}
 	var holds []*Hold
 	var handles []string // of holds
 	var lost error
@@ -340,6 +344,7 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 			lost = err // the others are of no use to anybody now
 		default:
 			back := func() {
+				defer give()
 				if lost == nil {
 					s.putBack(holds, handles)
 				} else if err := errors.Join(unlockAll(context.Background(), holds)...); err != nil {
@@ -352,6 +357,7 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 			return nil, errors.Join(err, lost)
 		}
 	}
+	defer give()
 	if lost != nil {
 		return nil, errors.Join(append([]error{fmt.Errorf("holdfast: resume %s: %w", errs.Quote(name), lost)}, unlockAll(ctx, holds)...)...)
 	}
