@@ -270,6 +270,7 @@ func TestResumeLeftAndTriedAgain(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Minute})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	c := newClient(t, rdb, holdfast.WithCommandTimeout(time.Minute))
+	t.Cleanup(proxy.Cut) // before the client's Close, which would sit out a read
 	e := c.ExpirableSemaphore(t.Name())
 	set(t, e, 1)
 	p, err := e.Acquire(t.Context())
