@@ -263,6 +263,59 @@ func TestResumeUnderFaults(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
+// Who left a resumption makes the handle good again behind: until that is done
+// other calls with it, or with the permit's id, wait.
+func TestResumeLeftAndTriedAgain(t *testing.T) {
+	proxy := faultproxy.New(t, rsemaphore.Server().Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Minute})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	c := newClient(t, rdb, holdfast.WithCommandTimeout(time.Minute))
+	t.Cleanup(proxy.Cut) // before the client's Close, which would sit out a read
+	e := c.ExpirableSemaphore(t.Name())
+	set(t, e, 1)
+	p, err := e.Acquire(t.Context())
+	require.NoError(t, err)
+	p, err = e.Resume(t.Context(), p.ID()) // from now on the server knows the script
+	require.NoError(t, err)
+	id := p.ID()
+	handle, err := p.Detach()
+	require.NoError(t, err)
+
+	arrives := make(chan struct{})
+	held := proxy.Add(faultproxy.Rule{Match: faultproxy.Cmd("evalsha"), Times: 1, Do: faultproxy.HoldReply(arrives)})
+	ctx, cancel := context.WithCancel(t.Context())
+	back := make(chan error, 1)
+	go func() { _, err := e.Resume(ctx, handle); back <- err }()
+	<-held.Done()
+	cancel()
+	require.ErrorIs(t, <-back, context.Canceled)
+
+	for _, text := range []string{handle, id} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = e.Resume(ctx, text)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nobody has it for good")
+	}
+	go func() {
+		var err error
+		p, err = e.Resume(t.Context(), handle)
+		back <- err
+	}()
+	close(arrives)
+	require.NoError(t, <-back)
+	_, err = e.Resume(t.Context(), handle)
+	require.ErrorIs(t, err, holdfast.ErrLost, "it works once")
+	require.NoError(t, p.Release(t.Context()))
+	down := make(chan error, 1)
+	go func() { down <- c.Shutdown(t.Context()) }()
+	select {
+	case err := <-down:
+		require.NoError(t, err)
+	case <-time.After(prompt):
+		t.Fatal("something is left that a shutdown waits for")
+	}
+}
+
 // A31: leases are judged by the server's clock alone. What a client's clock says
 // isn't sent: nothing but lengths of time is.
 func TestA31ScriptsSendNoClock(t *testing.T) {

@@ -338,23 +338,36 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 	if err != nil {
 		return nil, err
 	}
+	give, err := s.TakeHandle(ctx, "resume", name, text)
+	if err != nil {
+		return nil, err
+	}
 	var holds []*Hold
+	var handles []string // of holds
 	var lost error
 	for _, one := range h.Members {
 		m, err := resume(ctx, one)
 		switch {
 		case err == nil:
-			holds = append(holds, m)
+			holds, handles = append(holds, m), append(handles, one)
 		case errors.Is(err, errs.ErrNotHeld):
 			lost = err // the others are of no use to anybody now
 		default:
-			back := func() { s.putBack(holds, h.Members) }
+			back := func() {
+				defer give()
+				if lost == nil {
+					s.putBack(holds, handles)
+				} else if err := errors.Join(unlockAll(context.Background(), holds)...); err != nil {
+					s.Log.Warn("holdfast: members of a hold that is lost are left to their leases", "name", name, "cause", err)
+				}
+			}
 			if !s.Tasks.Go(back) {
 				back()
 			}
-			return nil, err
+			return nil, errors.Join(err, lost)
 		}
 	}
+	defer give()
 	if lost != nil {
 		return nil, errors.Join(append([]error{fmt.Errorf("holdfast: resume %s: %w", errs.Quote(name), lost)}, unlockAll(ctx, holds)...)...)
 	}

@@ -146,12 +146,54 @@ func (r *record) alive() error {
 // isThere reports whether an extend or transfer script found the hold.
 func isThere(answer any) bool { return answer != int64(notThere) }
 
+// TakeHandle waits until no other call of this client is at a handle, also behind
+// a caller who left: meanwhile it looks as if somebody had taken it up for good.
+// give ends that, and must be called.
+func (s *Services) TakeHandle(ctx context.Context, what, name, text string) (give func(), err error) {
+	e := s.enterHandle(name, text)
+	defer e.exit()
+	switch {
+	case e.takeTurn(ctx.Done(), time.Now().Add(s.Patience)):
+		return e.giveTurn, nil
+	case ctx.Err() == nil && s.Tasks.Context().Err() == nil:
+		return nil, fmt.Errorf("%w: %s %s: an earlier call with this handle has no answer yet", errs.ErrUnavailable, what, errs.Quote(name))
+	}
+	return nil, s.Gone(ctx, what, name, nil)
+}
+
+// enterHandle answers the entry of a handle, which has a turn and nothing else. It
+// can't be a lock's: no key is empty.
+func (s *Services) enterHandle(name, text string) *entry {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := entryKey{field: text}
+	e := l.entries[k]
+	if e == nil {
+		if l.entries == nil {
+			l.entries = make(map[entryKey]*entry)
+		}
+		e = &entry{names: &names{Services: s, name: name}, field: text}
+		l.entries[k] = e
+	}
+	e.callers++
+	return e
+}
+
 // resuming is one call of Resume.
 type resuming struct {
 	*names
 	entry *entry
 	h     handle
 	args  Args
+	// give gives the handle back, which is taken before the owner's turn.
+	give func()
+}
+
+// over gives back what keeps other calls waiting.
+func (q *resuming) over() {
+	q.entry.giveTurn()
+	q.give()
 }
 
 // Resume takes up the hold that a handle stands for, under ctx's owner.
@@ -178,10 +220,15 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 	defer e.exit()
 	began := m.clock()
 	defer func() { e.tellAsked(began, err) }()
+	give, err := m.TakeHandle(ctx, "resume", m.name, text)
+	if err != nil {
+		return nil, err
+	}
 	if !e.takeTurn(ctx.Done(), time.Now().Add(m.Patience)) {
+		give()
 		return nil, e.errTurn(ctx, "resume")
 	}
-	q := &resuming{names: m.names, entry: e, h: h, args: m.args()}
+	q := &resuming{names: m.names, entry: e, h: h, args: m.args(), give: give}
 	q.args.Field, q.args.To, q.args.Count, q.args.Lease = h.Field, e.field, e.count()+1, m.Lease
 	if o.LeaseSet {
 		q.args.Lease = o.Lease
@@ -196,7 +243,7 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 	}
 	switch {
 	case script.IsWrongType(reply.Err), reply.Err == nil && reply.Int() == notThere:
-		e.giveTurn()
+		q.over()
 		return nil, &errs.NotHeldError{Name: m.name, Reason: errs.Lost}
 	case reply.Err != nil:
 		q.settleBehind(reply)
@@ -212,14 +259,14 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e.giveTurn()
+	q.over()
 	return hold, nil
 }
 
-// settle makes the handle good again if nobody has the hold, and gives the turn
-// back.
+// settle makes the handle good again if nobody has the hold, and lets other calls
+// go on.
 func (q *resuming) settle(reply script.Reply) {
-	defer q.entry.giveTurn()
+	defer q.over()
 	if reply.Err == nil && reply.Int() == notThere || reply.Err != nil && !reply.MaybeRan {
 		return
 	}
@@ -236,7 +283,7 @@ func (q *resuming) settle(reply script.Reply) {
 // settleBehind is settle behind the caller's back.
 func (q *resuming) settleBehind(reply script.Reply) {
 	if !q.Tasks.Go(func() { q.settle(reply) }) {
-		q.entry.giveTurn()
+		q.over()
 	}
 }
 
