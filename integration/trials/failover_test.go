@@ -255,7 +255,10 @@ func failOverUnder(tb testing.TB, top *topology.Topology, clients []*party, work
 		if h.Context().Err() != nil {
 			r.lost++
 			tb.Logf("%s: lost: %v", d.how, context.Cause(h.Context()))
-		} else if err := h.Unlock(ctx); err != nil {
+		} else if err := h.Unlock(ctx); errors.Is(err, holdfast.ErrLost) {
+			r.lost++
+			tb.Logf("%s: lost, as its unlock found: %v", d.how, err)
+		} else if err != nil {
 			tb.Errorf("%s: a hold that was kept isn't: %v", d.how, err)
 		}
 	}

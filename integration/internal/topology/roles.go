@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/redistest"
@@ -235,8 +238,11 @@ func (t *Topology) Await(ctx context.Context) error {
 	}
 }
 
-// awaitReplicas returns once every node is a master or follows one, and their
-// numbers are right.
+// awaitReplicas returns once every node is a master or follows one, their numbers
+// are right, and each master has had a write acknowledged by all of its replicas. That
+// a replica's link is up is not enough: after a whole copy its master sends on only
+// once the replica has reported, up to a second later, and what is written until then
+// is lost in a failover.
 func (t *Topology) awaitReplicas(ctx context.Context) error {
 	want := len(t.nodes) / 2
 	if t.kind != Cluster {
@@ -244,12 +250,16 @@ func (t *Topology) awaitReplicas(ctx context.Context) error {
 	}
 	return redistest.Retry(ctx, func() error {
 		following := 0
+		masters := make(map[*Node]int)
 		for _, n := range t.nodes {
 			info, err := n.info(ctx, "replication")
 			if err != nil {
 				return n.wrap("ask", err)
 			}
 			if info["role"] == "master" {
+				if masters[n], err = strconv.Atoi(info["connected_slaves"]); err != nil {
+					return n.wrap("ask", err)
+				}
 				continue
 			}
 			if info["master_link_status"] != "up" {
@@ -260,8 +270,39 @@ func (t *Topology) awaitReplicas(ctx context.Context) error {
 		if following != want {
 			return fmt.Errorf("topology: %d replicas, not %d", following, want)
 		}
+		for n, count := range masters {
+			if err := n.confirm(ctx, count); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
+}
+
+// confirm writes something to a master, and waits until that many replicas have it.
+func (n *Node) confirm(ctx context.Context, replicas int) error {
+	const tries, patience = 1000, 2 * time.Second
+	conn := n.admin.Conn() // WAIT is about the writes of its connection
+	defer conn.Close()
+	for i := range tries {
+		key := fmt.Sprintf("topology:confirm:%d", i)
+		err := conn.Set(ctx, key, "", 0).Err()
+		if redis.HasErrorPrefix(err, "MOVED") {
+			continue // another master's slot
+		}
+		if err == nil {
+			err = conn.Del(ctx, key).Err()
+		}
+		if err != nil {
+			return n.wrap("write", err)
+		}
+		have, err := conn.Wait(ctx, replicas, patience).Result()
+		if err == nil && have < int64(replicas) {
+			err = fmt.Errorf("%d of %d replicas have what was written", have, replicas)
+		}
+		return n.wrap("write", err)
+	}
+	return fmt.Errorf("topology: %s has no slot", n.name)
 }
 
 // awaitSentinels returns once all sentinels have the same view, in which nothing is
