@@ -373,7 +373,7 @@ func TestFromInsideTheHold(t *testing.T) {
 	t.Run("its caller's deadline", func(t *testing.T) {
 		p, l, h := setup(t)
 		arrives := make(chan struct{})
-		p.Add(faultproxy.Rule{Match: sending(t, "release.lua"), Do: faultproxy.HoldReply(arrives)})
+		p.Add(faultproxy.Rule{Match: sending(t, "multi_release.lua"), Do: faultproxy.HoldReply(arrives)})
 		ctx, cancel := context.WithTimeout(h.Context(), 300*time.Millisecond)
 		defer cancel()
 		err := await(t, async(func() (*holdfast.Hold, error) { return nil, l.Unlock(ctx) }), prompt, "the caller leaves").err
@@ -387,7 +387,7 @@ func TestFromInsideTheHold(t *testing.T) {
 		_, err := l.Lock(h.Context())
 		require.NoError(t, err)
 		arrives := make(chan struct{})
-		held := p.Add(faultproxy.Rule{Match: sending(t, "release.lua"), Do: faultproxy.HoldReply(arrives)})
+		held := p.Add(faultproxy.Rule{Match: sending(t, "multi_release.lua"), Do: faultproxy.HoldReply(arrives)})
 		ctx, cancel := context.WithCancel(h.Context())
 		call := async(func() (*holdfast.Hold, error) { return nil, l.Unlock(ctx) })
 		<-held.Done()

@@ -70,9 +70,11 @@ func (l *MultiLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) 
 	return l.m.TryLock(ctx, opts...)
 }
 
-// Unlock gives back the latest hold of ctx's owner on every member, also if ctx has
-// ended, and whatever becomes of the others. Errors: those of the members, joined;
-// ErrNoOwner.
+// Unlock gives back the latest hold of all members that ctx's owner has, by this lock
+// or another one of the same members, as Hold.Unlock does: exactly that one, also if
+// ctx has ended, and of two calls at once each another one. An owner that has none,
+// but took members by their own Lockers, gives back its latest hold of each. Errors:
+// those of the members, joined; ErrNotHeld; ErrNoOwner.
 func (l *MultiLock) Unlock(ctx context.Context) error { return l.m.Unlock(ctx) }
 
 // ForceUnlock opens every member whoever holds it, and reports whether one of them

@@ -72,9 +72,12 @@ func (l *QuorumLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error)
 	return l.q.TryLock(ctx, opts...)
 }
 
-// Unlock gives back the latest hold of ctx's owner on all members, also if ctx has
-// ended. It is a success if a majority did; what has no answer within the time of a
-// member goes on behind the caller. Errors: those of the members, joined; ErrNoOwner.
+// Unlock gives back the latest hold of a majority that ctx's owner has, by this lock
+// or another one of the same members, as Hold.Unlock does: exactly that one, also if
+// ctx has ended, and of two calls at once each another one. An owner that has none,
+// but took members by their own Lockers, gives back its latest hold of each. It is a
+// success if a majority did; what has no answer within the time of a member goes on
+// behind the caller. Errors: those of the members, joined; ErrNotHeld; ErrNoOwner.
 func (l *QuorumLock) Unlock(ctx context.Context) error { return l.q.Unlock(ctx) }
 
 // ForceUnlock opens all members, and reports whether one of them was held. Errors: as

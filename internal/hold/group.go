@@ -179,6 +179,11 @@ func (g *group) unlock(ctx context.Context) error {
 	if err := g.free(); err != nil {
 		return err
 	}
+	return g.giveBack(ctx)
+}
+
+// giveBack is unlock for whom free has let in.
+func (g *group) giveBack(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -371,7 +376,11 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 	if lost != nil {
 		return nil, errors.Join(append([]error{fmt.Errorf("holdfast: resume %s: %w", errs.Quote(name), lost)}, unlockAll(ctx, holds)...)...)
 	}
-	return newGroup(caller, t, name, len(holds), holds), nil
+	all := newGroup(caller, t, name, len(holds), holds)
+	if lock := lockOfHolds(holds); lock != "" {
+		all.group.note(lock, t)
+	}
+	return all, nil
 }
 
 // putBack makes the handles of holds that were just resumed good again.

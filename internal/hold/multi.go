@@ -25,6 +25,7 @@ import (
 type Multi struct {
 	*Services
 	name    string
+	id      string   // see lockOf
 	members []Member // in the order in which they are asked, no lock twice
 	err     error    // told at the first call
 }
@@ -39,6 +40,9 @@ func NewMulti(s *Services, members []Member, err error) *Multi {
 	}
 	if m.err == nil {
 		m.members, m.err = arrange(members)
+	}
+	if m.err == nil {
+		m.id = lockOf(allOf, m.members)
 	}
 	return m
 }
@@ -175,6 +179,7 @@ func (a *multiAttempt) round(first int) (*Hold, refusal, error) {
 		a.giveBack()
 		return nil, refusal{-1, a.usedUp(h)}, err
 	}
+	h.group.note(a.id, a.token)
 	return h, refusal{}, nil
 }
 

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/owner"
 )
 
-// Unlock implements Locker: every member gives ctx's owner's latest hold back,
-// whatever becomes of the others.
+// Unlock implements Locker: it gives back the latest hold of all members that ctx's
+// owner has. Only if there is none every member gives its latest back, whatever
+// becomes of the others.
 func (m *Multi) Unlock(ctx context.Context) error {
 	if err := m.check(ctx, "unlock"); err != nil {
 		return err
@@ -22,6 +23,9 @@ func (m *Multi) Unlock(ctx context.Context) error {
 	}
 	ctx, done := beyondHold(ctx, m.Patience)
 	defer done()
+	if found, err := unlockNewest(ctx, m.id, t); found {
+		return err
+	}
 	units := m.units(-1)
 	return errors.Join(forEach(len(units), func(u int) error {
 		unit := units[u]

@@ -20,6 +20,7 @@ import (
 // https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 type Quorum struct {
 	name    string
+	id      string // see lockOf
 	need    int
 	members []Member
 	err     error // told at the first call
@@ -36,6 +37,9 @@ func NewQuorum(members []Member, err error) *Quorum {
 		q.err = errs.Invalid("a quorum lock was made of no locks: give it one on each of several servers")
 	default:
 		q.err = independent(members)
+	}
+	if q.err == nil {
+		q.id = lockOf(majorityOf, members)
 	}
 	if err == nil && len(members) > 0 && !slices.ContainsFunc(members, func(m Member) bool { return m.Name() != members[0].Name() }) {
 		q.name = members[0].Name()
@@ -206,6 +210,7 @@ func (a *quorumAttempt) round(start time.Time) (h *Hold, final bool, err error) 
 		h.group.perMember = perServer(a.lease)
 		// What is left of the lease, less the clocks' drift, must be something.
 		if time.Since(start) < a.lease-a.lease/100-2*time.Millisecond && h.group.over() == nil {
+			h.group.note(a.id, a.token)
 			return h, false, nil
 		}
 		a.undo(holds)

@@ -59,13 +59,15 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// Unlock implements Locker: every member gives ctx's owner's latest hold back, and
-// it is a success if a majority did.
+// Unlock implements Locker: it gives back the latest hold of a majority that ctx's
+// owner has. Only if there is none every member gives its latest back. It is a
+// success if a majority did.
 func (q *Quorum) Unlock(ctx context.Context) error {
 	if err := q.check(ctx, "unlock"); err != nil {
 		return err
 	}
-	if _, err := owner.Must(ctx); err != nil {
+	t, err := owner.Must(ctx)
+	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -76,6 +78,9 @@ func (q *Quorum) Unlock(ctx context.Context) error {
 	defer done()
 	bound, cancel := context.WithTimeoutCause(ctx, patience, script.ErrPatience)
 	defer cancel()
+	if found, err := unlockNewest(bound, q.id, t); found {
+		return err
+	}
 	each := forEach(len(q.members), func(i int) error { return q.members[i].Unlock(bound) })
 	freed := 0
 	for _, err := range each {
