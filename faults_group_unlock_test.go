@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/rlock"
 )
+
+// behind is a member that is asked when over is closed, by the answer of another.
+type behind struct {
+	rlock.Locker
+	over <-chan struct{}
+}
+
+func (b *behind) Unlock(ctx context.Context) error {
+	<-b.over
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cut short: %w", err)
+	}
+	return b.Locker.Unlock(ctx)
+}
 
 // An Unlock by the multi lock, beside a re-entry of its owner that has one member and
 // waits for the answer of the other, gives back the hold that there was, and leaves

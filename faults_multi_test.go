@@ -316,20 +316,6 @@ func TestMultiLeaseRunsOutAsOne(t *testing.T) {
 	})
 }
 
-// behind is a member that is asked when over is closed, by the answer of another.
-type behind struct {
-	rlock.Locker
-	over <-chan struct{}
-}
-
-func (b *behind) Unlock(ctx context.Context) error {
-	<-b.over
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("cut short: %w", err)
-	}
-	return b.Locker.Unlock(ctx)
-}
-
 // Who gives back, or opens, with the hold's own context isn't cut short by what the
 // first member's answer ends. What the caller ends does.
 func TestFromInsideTheHold(t *testing.T) {
@@ -342,25 +328,10 @@ func TestFromInsideTheHold(t *testing.T) {
 		return p, l, h
 	}
 	t.Run("unlock", func(t *testing.T) {
-		c := connect(t, holdfast.WithLease(never))
-		last := &behind{Locker: c.Lock(t.Name() + "-last")}
-		l := c.MultiLock(c.Lock(t.Name()+"-first"), last)
-		h, err := l.Lock(t.Context())
-		require.NoError(t, err)
-		last.over = h.Context().Done()
+		_, l, h := setup(t)
 		require.NoError(t, l.Unlock(h.Context()))
 		require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrReleased)
 		require.Empty(t, leftKeys(t, rdb, t.Name()))
-	})
-	t.Run("quorum", func(t *testing.T) {
-		f := newThree(t, holdfast.WithLease(time.Minute))
-		last := &behind{Locker: f.locks[2]}
-		q := rlock.Quorum(f.locks[0], f.locks[1], last)
-		f.servers[0].Kill() // so that both others are needed
-		h, err := q.Lock(t.Context())
-		require.NoError(t, err)
-		last.over = h.Context().Done()
-		require.NoError(t, q.Unlock(h.Context()))
 	})
 	t.Run("force unlock", func(t *testing.T) {
 		_, l, h := setup(t)
