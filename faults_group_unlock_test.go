@@ -191,7 +191,7 @@ func TestMultiUnlockOfOthers(t *testing.T) {
 		require.NoError(t, err)
 		handle, err := h.Detach()
 		require.NoError(t, err)
-		h, err = c.Resume(ctx, handle)
+		_, err = c.Resume(ctx, handle)
 		require.NoError(t, err)
 		one, err := ls[2].Lock(ctx)
 		require.NoError(t, err)
