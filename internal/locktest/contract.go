@@ -67,7 +67,7 @@ func (k Kind) rival(l hold.Locker) hold.Locker {
 }
 
 const (
-	lease  = time.Second
+	lease  = 5 * time.Second  // a quorum gives each server a tenth of it to answer
 	prompt = 10 * time.Second // generous: what is asserted is order, not speed
 )
 
