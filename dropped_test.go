@@ -118,6 +118,7 @@ func TestDroppedHoldIsNotRenewed(t *testing.T) {
 
 // So does one whose caller's context lives on, but has no owner to unlock with.
 func TestDroppedHoldOfALivingContext(t *testing.T) {
+	t.Parallel() // it mostly waits
 	log, c := logging(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

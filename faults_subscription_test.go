@@ -143,8 +143,8 @@ func TestA39TimedOutSubscriptionPoisonsNothing(t *testing.T) {
 	require.NoError(t, err)
 	fault := p.Add(faultproxy.Rule{Match: faultproxy.Cmd("subscribe"), Times: 1, Do: faultproxy.DropReply})
 	b := ended(t, begin(func() (*rlock.Hold, error) {
-		return p2.Lock("n").TryLock(t.Context(), rlock.Wait(300*time.Millisecond))
-	}), prompt)
+		return p2.Lock("n").TryLock(t.Context(), rlock.Wait(2*time.Second))
+	}), 2*time.Second+prompt)
 	require.ErrorIs(t, b.err, holdfast.ErrNotAcquired)
 	require.Equal(t, 1, fault.Hits())
 
@@ -201,7 +201,8 @@ func TestA40OneConnectionForAllWaiters(t *testing.T) {
 // A subscription that doesn't come uses up the time to wait, and doesn't make a
 // free lock taken.
 func TestA40LateSubscriptionEndsWithALastTry(t *testing.T) {
-	const wait = time.Second
+	t.Parallel() // it mostly waits
+	const wait = 3 * time.Second
 	p := faultproxy.New(t, server.Addr())
 	p1 := newParty(t, server.Client(t), holdfast.WithLease(never))
 	p2 := newParty(t, server.Client(t, through(p)), holdfast.WithPollFallback(deaf))

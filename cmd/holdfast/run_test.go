@@ -137,7 +137,7 @@ func TestRedisRefuses(t *testing.T) {
 // TestLeaseIsRenewed: the command runs longer than the lease.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
-	code, _, stderr := holdfastRun(t, "run", lockName(t), "--watchdog", "1500ms", "--", "sleep", "3.5")
+	code, _, stderr := holdfastRun(t, "run", lockName(t), "--watchdog", "3s", "--", "sleep", "4")
 	require.Zero(t, code, stderr)
 	requireFree(t, lockName(t))
 }

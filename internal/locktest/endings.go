@@ -163,7 +163,7 @@ func handOver(t *testing.T, k Kind) {
 
 func forceUnlock(t *testing.T, k Kind) {
 	n := name(t)
-	l1, l2 := k.New(t, lease)(n), k.New(t, lease)(n)
+	l1, l2 := k.New(t, lease/2)(n), k.New(t, lease)(n) // the first waits for a renewal
 	opened, err := l2.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.False(t, opened)
@@ -183,9 +183,9 @@ func forceUnlock(t *testing.T, k Kind) {
 	require.True(t, held)
 	require.NoError(t, other.Unlock(t.Context()))
 
-	h, err = l1.Lock(t.Context())
+	h, err = l2.Lock(t.Context())
 	require.NoError(t, err)
-	opened, err = l1.ForceUnlock(t.Context())
+	opened, err = l2.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, opened)
 	require.Error(t, h.Context().Err(), "a hold of the same client is told at once")
@@ -257,10 +257,12 @@ func do(t *testing.T, k Kind) {
 
 	h, err := l.Lock(t.Context())
 	require.NoError(t, err)
-	err = k.rival(l).Do(t.Context(), func(context.Context) error {
-		t.Error("ran without the lock")
-		return nil
-	}, hold.Wait(time.Millisecond))
+	err = Answered(func() error {
+		return k.rival(l).Do(t.Context(), func(context.Context) error {
+			t.Error("ran without the lock")
+			return nil
+		}, hold.Wait(time.Millisecond))
+	})
 	require.ErrorIs(t, err, errs.ErrNotAcquired)
 	require.NoError(t, h.Unlock(t.Context()))
 
