@@ -145,7 +145,8 @@ func goroutines(t testing.TB, makers ...func(name string) holdfast.Locker) int {
 			h, err := l.Lock(t.Context())
 			require.NoError(t, err)
 			theirs, err := l.TryLock(t.Context(), holdfast.Wait(20*time.Millisecond))
-			if err == nil { // the first one is lost
+			if err == nil {
+				require.Error(t, h.Context().Err(), "two hold it")
 				require.NoError(t, theirs.Unlock(t.Context()))
 				return false
 			}
