@@ -156,9 +156,9 @@ func TestA47ErrorsAreToldApart(t *testing.T) {
 		_, c, h := setup(t, short)
 		l := c.Lock(t.Name())
 		var err error
-		for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
+		for _, opts := range [][]rlock.Option{nil, {holdfast.Wait(50 * time.Millisecond)}} {
 			err = locktest.Answered(func() error {
-				_, err := l.TryLock(t.Context(), holdfast.Wait(wait))
+				_, err := l.TryLock(t.Context(), opts...)
 				return err
 			})
 			requireError(t, err, holdfast.ErrNotAcquired)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
@@ -143,7 +144,9 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 	t.Parallel() // it waits for renewals
 	const lease = 3 * time.Second
 	var d witness
-	p, c := connectVia(t, server, nil, holdfast.WithObserver(d.note), holdfast.WithLease(lease))
+	p, c := connectVia(t, server, func(o *redis.Options) {
+		o.DialerRetries, o.MaxRetries = 1, -1 // go-redis would try until the lease has ended
+	}, holdfast.WithObserver(d.note), holdfast.WithLease(lease))
 	h, err := c.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	eventually(t, "a renewal is told", func() bool { return len(of[holdfast.Renewed](&d)) > 0 })
