@@ -89,7 +89,7 @@ func TestA45SlotMovesWhileSomeoneWaits(t *testing.T) {
 	for what, mode := range map[string]holdfast.ShardedPubSub{"sharded": holdfast.On, "plain": holdfast.Off} {
 		t.Run(what, func(t *testing.T) {
 			cluster := redistest.StartCluster(t, 3)
-			opts := []holdfast.Option{holdfast.WithShardedPubSub(mode), holdfast.WithLease(2 * time.Second)}
+			opts := []holdfast.Option{holdfast.WithShardedPubSub(mode), holdfast.WithLease(6 * time.Second)}
 			p1 := newClient(t, cluster.Client(t), opts...)
 			p2 := newParty(t, cluster.Client(t), append(opts, holdfast.WithPollFallback(deaf))...)
 			const name = "n"

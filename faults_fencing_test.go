@@ -39,10 +39,11 @@ func redissonLock(t testing.TB, rdb *redis.Client, name, owner string) int64 {
 
 // Tokens grow whatever becomes of the lock's key, and not at a re-entry.
 func TestA26TokensGrow(t *testing.T) {
+	t.Parallel() // a server of its own, and mostly waiting
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
-	c1 := newClient(t, srv.Client(t), holdfast.WithLease(watched))
-	c2 := newClient(t, srv.Client(t), holdfast.WithLease(watched))
+	c1 := newClient(t, srv.Client(t), holdfast.WithLease(3*time.Second))
+	c2 := newClient(t, srv.Client(t), holdfast.WithLease(3*time.Second))
 	name := t.Name()
 	l1, l2 := c1.FencedLock(name), c2.FencedLock(name)
 	last := int64(0)
@@ -60,9 +61,9 @@ func TestA26TokensGrow(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, current)
 
-	a := grown(l1.Lock(t.Context(), rlock.Lease(50*time.Millisecond)))
+	a := grown(l1.Lock(t.Context(), rlock.Lease(2*time.Second)))
 	require.EqualValues(t, 1, a.Token())
-	inner, err := l1.Lock(a.Context(), rlock.Lease(50*time.Millisecond))
+	inner, err := l1.Lock(a.Context(), rlock.Lease(2*time.Second))
 	require.NoError(t, err)
 	require.Equal(t, a.Token(), inner.Token(), "a re-entry keeps its token")
 	require.NoError(t, inner.Unlock(t.Context()))
@@ -275,7 +276,7 @@ func TestA19FencedUnlockSentTwice(t *testing.T) {
 // token that nobody has.
 func TestA14CallerLeavesAFencedGrant(t *testing.T) {
 	rdb := server.Client(t)
-	p, c := connectVia(t, server, nil, holdfast.WithLease(watched))
+	p, c := connectVia(t, server, nil, holdfast.WithLease(never))
 	before := goroutines(t, func(name string) holdfast.Locker { return c.Lock(name) })
 	answer := make(chan struct{})
 	granted := p.Add(faultproxy.Rule{Match: sending(t, "acquire_fenced.lua"), Times: 1, Do: faultproxy.HoldReply(answer)})
@@ -409,8 +410,10 @@ func TestA24OneNameForSeveralKindsOfLocks(t *testing.T) {
 			t.Run(a+" and "+b, func(t *testing.T) {
 				h, err := first(c1, t.Name()).Lock(t.Context())
 				require.NoError(t, err)
-				_, err = second(c2, t.Name()).TryLock(t.Context(), rlock.Wait(20*time.Millisecond))
-				require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+				require.ErrorIs(t, locktest.Answered(func() error {
+					_, err := second(c2, t.Name()).TryLock(t.Context(), rlock.Wait(20*time.Millisecond))
+					return err
+				}), holdfast.ErrNotAcquired)
 				inner, err := second(c1, t.Name()).TryLock(h.Context())
 				require.NoError(t, err)
 				require.Equal(t, a == "fenced", h.Token() > 0)

@@ -248,9 +248,10 @@ func TestLateCopyOfACallThatGaveUp(t *testing.T) {
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel() // a server of its own, and mostly waiting
 			srv := redistest.Start(t)
 			rdb := srv.Client(t)
-			p, client := connectVia(t, srv, readTimeout(60*time.Millisecond), holdfast.WithLease(never), holdfast.WithCommandTimeout(200*time.Millisecond))
+			p, client := connectVia(t, srv, readTimeout(60*time.Millisecond), holdfast.WithLease(never), holdfast.WithCommandTimeout(2*time.Second))
 			other := newClient(t, srv.Client(t), holdfast.WithLease(never))
 			s := &stage{t: t, ctx: holdfast.WithOwner(t.Context()), c: client, l: client.Lock(what), other: other.Lock(what)}
 			arrives := make(chan struct{})

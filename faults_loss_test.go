@@ -40,7 +40,7 @@ func TestA15Evicted(t *testing.T) {
 // The end of trust lies before the end of the lease on the server, by the
 // margin, whatever the answers' way takes. Both clocks are this machine's.
 func TestDeadlineIsBeforeTheServersExpiry(t *testing.T) {
-	const lease = 900 * time.Millisecond
+	const lease = 3 * time.Second
 	margin := 10*time.Millisecond - time.Millisecond // the server counts whole ones
 	rdb := server.Client(t)
 	p, c := connectVia(t, server, nil, holdfast.WithLease(lease))
@@ -55,13 +55,13 @@ func TestDeadlineIsBeforeTheServersExpiry(t *testing.T) {
 	h, err := c.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	before(h)
-	for first := h.ExpiresAt(); h.ExpiresAt().Sub(first) < 3*lease; {
+	for first := h.ExpiresAt(); h.ExpiresAt().Sub(first) < lease; {
 		before(h) // and after each renewal
 		require.NoError(t, h.Context().Err())
 	}
 	require.NoError(t, h.Extend(t.Context(), 2*lease))
 	before(h)
-	inner, err := c.Lock(t.Name()).Lock(h.Context(), holdfast.Lease(lease/2))
+	inner, err := c.Lock(t.Name()).Lock(h.Context(), holdfast.Lease(lease))
 	require.NoError(t, err)
 	before(inner)
 	require.NoError(t, inner.Unlock(t.Context()))
@@ -83,7 +83,8 @@ func TestDeadlineIsBeforeTheServersExpiry(t *testing.T) {
 // A grant that was under way for longer than its lease is no hold: it is asked
 // for again, and counts once.
 func TestGrantOlderThanItsLease(t *testing.T) {
-	const lease = 800 * time.Millisecond
+	t.Parallel() // it waits
+	const lease = 2 * time.Second
 	rdb := server.Client(t)
 	p, c := connectVia(t, server, nil, holdfast.WithLease(lease))
 	for what, opts := range map[string][]rlock.Option{"renewed": nil, "fixed": {holdfast.Lease(lease)}} {

@@ -87,7 +87,7 @@ func TestA20OneOfManyOwnersWins(t *testing.T) {
 // Unlocking what isn't held is an error, and touches nothing.
 func TestA21UnlockingWhatIsNotHeld(t *testing.T) {
 	rdb := server.Client(t)
-	c1, c2 := connect(t, holdfast.WithLease(watched)), connect(t)
+	c1, c2 := connect(t, holdfast.WithLease(6*time.Second)), connect(t)
 	a, b := holdfast.WithOwner(t.Context()), holdfast.WithOwner(t.Context())
 	l, foreign := c1.Lock(t.Name()), c2.Lock(t.Name())
 	refused := func(l holdfast.Locker, ctx context.Context, reason error) {
@@ -125,7 +125,7 @@ func TestA21UnlockingWhatIsNotHeld(t *testing.T) {
 	opened, err := c2.Lock(t.Name()).ForceUnlock(b)
 	require.NoError(t, err)
 	require.True(t, opened)
-	r := await(t, waiter, watched, "force wakes")
+	r := await(t, waiter, 4*time.Second, "force wakes") // sooner than a poll, or the lease
 	require.NoError(t, r.err)
 	locktest.RequireLost(t, h)
 	require.NoError(t, r.hold.Unlock(b))

@@ -116,7 +116,9 @@ func TestQuorumWithoutMajority(t *testing.T) {
 
 // A hold is lost with its majority, not before.
 func TestQuorumIsLostWithItsMajority(t *testing.T) {
-	f := newThree(t, holdfast.WithLease(watched))
+	t.Parallel() // servers of its own, and mostly waiting
+	const lease = 3 * time.Second
+	f := newThree(t, holdfast.WithLease(lease))
 	h, err := f.quorum.Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, f.servers[0].Client(t).Del(t.Context(), "quorum").Err())
@@ -124,7 +126,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 		held, err := f.locks[0].IsHeld(h.Context())
 		return err == nil && !held
 	})
-	throughout(t, watched, "lost with a majority left", func() bool { return h.Context().Err() == nil && !h.ExpiresAt().IsZero() })
+	throughout(t, lease, "lost with a majority left", func() bool { return h.Context().Err() == nil && !h.ExpiresAt().IsZero() })
 	require.NoError(t, f.servers[2].Client(t).Del(t.Context(), "quorum").Err())
 	locktest.RequireLost(t, h)
 	requireNoKeys(t, f.servers[1].Client(t), "quorum")

@@ -151,19 +151,20 @@ func TestUndoneForWantOfReplicasWakesWaiters(t *testing.T) {
 // A renewal that replicas don't confirm renews nothing: it is tried again, and
 // the holder is told in time if that doesn't help.
 func TestUnreplicatedRenewal(t *testing.T) {
+	t.Parallel() // servers of its own, and mostly waiting
 	srv := redistest.Start(t)
 	replica := srv.StartReplica(t)
-	const lease = 1500 * time.Millisecond
+	const lease = 6 * time.Second
 	rdb := srv.Client(t)
 	var sent redistest.CommandCounter
 	rdb.AddHook(&sent)
-	c := newClient(t, rdb, holdfast.WithReplicas(1, lease/3), holdfast.WithLease(lease))
+	c := newClient(t, rdb, holdfast.WithReplicas(1, lease/4), holdfast.WithLease(lease))
 
 	h := confirmed(t, func() (*holdfast.Hold, error) { return c.Lock(t.Name()).Lock(t.Context()) })
 	first := h.ExpiresAt()
 	replica.Pause()
 	before := sent.Count("wait")
-	eventually(t, "a renewal is tried again", func() bool { return sent.Count("wait") >= before+2 })
+	redistest.Eventually(t, lease, func() bool { return sent.Count("wait") >= before+2 }, "a renewal is tried again")
 	require.Equal(t, first, h.ExpiresAt(), "it counted a renewal that no replica has")
 	replica.Resume()
 	eventually(t, "it is renewed again", func() bool { return h.ExpiresAt().After(first) })
@@ -172,7 +173,7 @@ func TestUnreplicatedRenewal(t *testing.T) {
 	replica.Pause()
 	select {
 	case <-h.Context().Done():
-	case <-time.After(prompt):
+	case <-time.After(lease + prompt):
 		t.Fatal("the loss isn't told")
 	}
 	cause := context.Cause(h.Context())
@@ -288,11 +289,12 @@ func TestUnreplicatedResume(t *testing.T) {
 // On a cluster WAIT goes where the script went: to the master of the key. A slot
 // that moves takes its locks along.
 func TestReplicasOnACluster(t *testing.T) {
+	t.Parallel() // a cluster of its own
 	cluster := redistest.StartCluster(t, 2)
 	nodes := cluster.Nodes()
 	replicas := []*redistest.Server{cluster.StartReplica(t, nodes[0]), cluster.StartReplica(t, nodes[1])}
-	const lease = 3 * time.Second
-	c := newClient(t, cluster.Client(t), holdfast.WithReplicas(1, lease/3), holdfast.WithLease(lease))
+	const lease = 9 * time.Second
+	c := newClient(t, cluster.Client(t), holdfast.WithReplicas(1, time.Second), holdfast.WithLease(lease))
 	names := [2]string{}
 	for i := 0; names[0] == "" || names[1] == ""; i++ {
 		name := fmt.Sprintf("%s-%d", t.Name(), i)

@@ -113,6 +113,7 @@ func TestSpinNeighbourIsWoken(t *testing.T) {
 // A pause ends with the context, with the time to wait, and with the holder's
 // lease.
 func TestSpinPauseEnds(t *testing.T) {
+	t.Parallel() // it waits
 	c1, c2 := connect(t, holdfast.WithLease(never)), connect(t, holdfast.WithLease(never))
 	l := c2.SpinLock(t.Name(), hourly)
 	h, err := c1.SpinLock(t.Name(), nil).Lock(t.Context())
@@ -122,10 +123,12 @@ func TestSpinPauseEnds(t *testing.T) {
 	waiter := async(func() (*holdfast.Hold, error) { return l.Lock(ctx) })
 	cancel()
 	require.ErrorIs(t, await(t, waiter, prompt, "the context ends it").err, context.Canceled)
-	_, err = l.TryLock(t.Context(), rlock.Wait(30*time.Millisecond))
-	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	require.ErrorIs(t, locktest.Answered(func() error {
+		_, err := l.TryLock(t.Context(), rlock.Wait(30*time.Millisecond))
+		return err
+	}), holdfast.ErrNotAcquired)
 
-	waiter = async(func() (*holdfast.Hold, error) { return l.TryLock(t.Context(), rlock.Wait(500*time.Millisecond)) })
+	waiter = async(func() (*holdfast.Hold, error) { return l.TryLock(t.Context(), rlock.Wait(3*time.Second)) })
 	require.NoError(t, h.Unlock(t.Context()))
 	r := await(t, waiter, prompt, "it asks a last time")
 	require.NoError(t, r.err)

@@ -25,7 +25,7 @@ func TestGuardRefusesLoudly(t *testing.T) {
 		close(inside) // a second time panics
 		<-give
 		return 42, nil
-	}, holdfast.Wait(50*time.Millisecond))
+	}, holdfast.Wait(2*time.Second))
 
 	type answer struct {
 		n   int

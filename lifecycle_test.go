@@ -184,7 +184,8 @@ func TestShutdownWithoutServer(t *testing.T) {
 // A go-redis client that is closed first is told as such.
 func TestGoRedisClosedFirst(t *testing.T) {
 	rdb := redis.NewClient(server.Options())
-	c := newClient(t, rdb, holdfast.WithLease(watched))
+	const lease = 3 * time.Second
+	c := newClient(t, rdb, holdfast.WithLease(lease))
 	h, err := c.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	waiter := async(func() (*holdfast.Hold, error) { return c.Lock(t.Name()).Lock(t.Context()) })
@@ -199,7 +200,7 @@ func TestGoRedisClosedFirst(t *testing.T) {
 	require.ErrorIs(t, await(t, waiter, 2*prompt, "waiters learn of it at the next try").err, holdfast.ErrClosed)
 	select {
 	case <-h.Context().Done():
-	case <-time.After(prompt):
+	case <-time.After(lease + prompt):
 		t.Fatal("a hold outlives its connection")
 	}
 	require.ErrorIs(t, context.Cause(h.Context()), holdfast.ErrLost)

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -16,6 +17,11 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
+	// Those that run beside others mostly wait, for the ends of leases. -parallel says
+	// otherwise.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	redistest.Main(m, func(s *redistest.Server) { server = s })
 }
 

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/locktest"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // witness writes down what an observer is told.
@@ -139,8 +141,12 @@ func TestObserverIsToldOfLosses(t *testing.T) {
 }
 
 func TestObserverIsToldOfRenewals(t *testing.T) {
+	t.Parallel() // it waits for renewals
+	const lease = 3 * time.Second
 	var d witness
-	p, c := connectVia(t, server, nil, holdfast.WithObserver(d.note), holdfast.WithLease(watched))
+	p, c := connectVia(t, server, func(o *redis.Options) {
+		o.DialerRetries, o.MaxRetries = 1, -1 // go-redis would try until the lease has ended
+	}, holdfast.WithObserver(d.note), holdfast.WithLease(lease))
 	h, err := c.Lock(t.Name()).Lock(t.Context())
 	require.NoError(t, err)
 	eventually(t, "a renewal is told", func() bool { return len(of[holdfast.Renewed](&d)) > 0 })
@@ -153,7 +159,7 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 	f := of[holdfast.RenewalFailed](&d)[0]
 	require.ErrorIs(t, f.Err, holdfast.ErrUnavailable)
 	require.Equal(t, e.About(), f.About())
-	eventually(t, "the loss is told", func() bool { return len(of[holdfast.HoldLost](&d)) > 0 })
+	redistest.Eventually(t, lease+prompt, func() bool { return len(of[holdfast.HoldLost](&d)) > 0 }, "the loss is told")
 	require.False(t, time.Now().Before(f.Until), "it was lost before it said")
 	p.Refuse(false)
 }
@@ -196,9 +202,10 @@ func TestObserverSeesOneEndPerHold(t *testing.T) {
 // An observer that panics, on whichever goroutine, spoils nothing: calls get
 // their answers, renewal and losses go on.
 func TestObserverThatPanics(t *testing.T) {
+	t.Parallel() // it waits for renewals
 	var d witness
 	var log diary
-	c := connect(t, holdfast.WithLease(watched), holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+	c := connect(t, holdfast.WithLease(3*time.Second), holdfast.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 		holdfast.WithObserver(func(e holdfast.Event) {
 			d.note(e)
 			panic("no metrics today")
@@ -221,8 +228,9 @@ func TestObserverMustBeThere(t *testing.T) {
 
 // Permits, and locks that are taken together, are told of as single locks are.
 func TestObserverIsToldOfPermitsAndMultiLocks(t *testing.T) {
+	t.Parallel() // it waits for renewals
 	var d witness
-	c := connect(t, holdfast.WithObserver(d.note), holdfast.WithLease(watched))
+	c := connect(t, holdfast.WithObserver(d.note), holdfast.WithLease(3*time.Second))
 	h, err := c.MultiLock(c.Lock(t.Name()+"-1"), c.Lock(t.Name()+"-2")).Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(t.Context()))

@@ -82,6 +82,7 @@ func TestOpenTLS(t *testing.T) {
 		for _, scheme := range []string{"redis", "rediss"} {
 			url := fmt.Sprintf(form, scheme, "%s")
 			t.Run(url, func(t *testing.T) {
+				t.Parallel() // a listener of its own, and mostly waiting
 				l, err := net.Listen("tcp4", "127.0.0.1:0")
 				require.NoError(t, err)
 				defer l.Close()
@@ -95,7 +96,7 @@ func TestOpenTLS(t *testing.T) {
 					l.Close()
 					first <- b[0]
 				}()
-				c, err := holdfast.Open(fmt.Sprintf(url, l.Addr()), holdfast.WithCommandTimeout(100*time.Millisecond))
+				c, err := holdfast.Open(fmt.Sprintf(url, l.Addr()), holdfast.WithCommandTimeout(time.Second))
 				require.NoError(t, err)
 				_, err = c.Lock(t.Name()).TryLock(t.Context())
 				require.ErrorIs(t, err, holdfast.ErrUnavailable)

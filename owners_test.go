@@ -151,7 +151,7 @@ func TestSiblingStepsOutOfTheLine(t *testing.T) {
 // ForceUnlock while the owner re-enters: whatever the order, every hold is
 // either told or really there.
 func TestForceUnlockBesideReentry(t *testing.T) {
-	c, other := connect(t, holdfast.WithLease(time.Second)), connect(t)
+	c, other := connect(t), connect(t)
 	for i := range 30 {
 		l := c.Lock(fmt.Sprint(t.Name(), i))
 		outer, err := l.Lock(t.Context())
@@ -210,7 +210,7 @@ func TestHandleOfAnyName(t *testing.T) {
 // Two holds, one inside the other, that are dropped together can be collected
 // together: then neither is renewed any more.
 func TestNestedHoldsDroppedTogether(t *testing.T) {
-	c := connect(t, holdfast.WithLease(300*time.Millisecond))
+	c := connect(t, holdfast.WithLease(2*time.Second))
 	l := c.Lock(t.Name())
 	func() {
 		outer, err := l.Lock(context.Background())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 )
 
 // The fair lock's scripts run on the embedded server too: waiters of two clients
@@ -16,7 +17,10 @@ func TestFairLockServesInOrder(t *testing.T) {
 	a, b := s.Client(), s.Client()
 	hold, err := a.FairLock("order").Lock(t.Context())
 	require.NoError(t, err)
-	_, err = b.FairLock("order").TryLock(t.Context(), holdfast.Wait(within/100))
+	err = locktest.Answered(func() error {
+		_, err := b.FairLock("order").TryLock(t.Context(), holdfast.Wait(within/100))
+		return err
+	})
 	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
 
 	got := make(chan string, 2)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlock"
 )
@@ -149,7 +150,7 @@ func TestA06FairLeaseRunsOut(t *testing.T) {
 	l := newLine(t)
 	c := connect(t)
 	const lease = 600 * time.Millisecond
-	held(t, c.FairLock(l.name), rlock.Lease(lease))
+	held(t, c.FairLock(l.name), rlock.Lease(5*lease)) // until all wait
 	o := order{test: t}
 	var mu sync.Mutex
 	var starts []time.Time // of the leases
@@ -208,7 +209,7 @@ func TestA27GivingUpLeavesNoPlace(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			_, err := other.FairLock(l.name).TryLock(context.Background(), rlock.Wait(200*time.Millisecond))
+			_, err := other.FairLock(l.name).TryLock(context.Background(), rlock.Wait(3*time.Second))
 			if !errors.Is(err, holdfast.ErrNotAcquired) {
 				t.Error(err)
 			}
@@ -282,7 +283,9 @@ func TestA28PlacesDontDrift(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := c.FairLock(l.name).TryLock(context.Background(), rlock.Wait(wait)); !errors.Is(err, holdfast.ErrNotAcquired) {
+				_, err := c.FairLock(l.name).TryLock(context.Background(), rlock.Wait(wait))
+				// Nobody may have answered in such a time.
+				if !errors.Is(err, holdfast.ErrNotAcquired) && !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Error(err)
 				}
 			}
@@ -305,7 +308,8 @@ func TestA28PlacesDontDrift(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 		for owner, kept := range l.scores() {
-			require.Less(t, kept, lease+4*fair, "%s: look %d", owner, looks)
+			// A hundred tries, each of which moved it by its own time, show.
+			require.Less(t, kept, lease+20*fair, "%s: look %d", owner, looks)
 		}
 	}
 	close(stop)
@@ -319,7 +323,7 @@ func TestA28PlacesDontDrift(t *testing.T) {
 // F-A30: a waiter that waits for longer than its place would be kept stays where
 // it is, and so do those behind it.
 func TestA30LivingWaitersKeepTheirPlace(t *testing.T) {
-	const fair = 300 * time.Millisecond
+	const fair = time.Second
 	l := newLine(t)
 	clients := []*holdfast.Client{
 		connect(t, holdfast.WithFairTimeout(fair)), connect(t, holdfast.WithFairTimeout(fair)),
@@ -333,8 +337,8 @@ func TestA30LivingWaitersKeepTheirPlace(t *testing.T) {
 		o.wait(who, clients[i%2].FairLock(l.name), nil)
 		l.await(i + 1)
 		want = append(want, clients[i%2].ID()+":"+who)
-		// As long as a waiter of Redisson's would be waited for.
-		over := time.After(3 * fair)
+		// For longer than a waiter of Redisson's would be waited for, behind so many.
+		over := time.After(fair*time.Duration(i+1) + fair/2)
 		for waiting := true; waiting; {
 			select {
 			case <-over:
@@ -379,12 +383,17 @@ func TestA24PlainAndFairExclude(t *testing.T) {
 	plain, fair := c.Lock(l.name), c.FairLock(l.name)
 	for _, pair := range [][2]rlock.Locker{{plain, fair}, {fair, plain}} {
 		h := held(t, pair[0])
-		_, err := pair[1].TryLock(t.Context())
-		require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+		taken := func(opts ...rlock.Option) {
+			t.Helper()
+			require.ErrorIs(t, locktest.Answered(func() error {
+				_, err := pair[1].TryLock(t.Context(), opts...)
+				return err
+			}), holdfast.ErrNotAcquired)
+		}
+		taken()
 		o := order{test: t}
 		o.wait("other", pair[1], nil)
-		_, err = pair[1].TryLock(t.Context(), rlock.Wait(50*time.Millisecond))
-		require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+		taken(rlock.Wait(50 * time.Millisecond))
 		require.NoError(t, h.Unlock(t.Context()))
 		o.wg.Wait()
 		require.True(t, l.gone())
@@ -442,8 +451,10 @@ func TestFairCallsOfOneOwnerShareAPlace(t *testing.T) {
 			got <- h
 		}()
 	}
-	_, err := fair.TryLock(owner, rlock.Wait(50*time.Millisecond))
-	require.ErrorIs(t, err, holdfast.ErrNotAcquired)
+	require.ErrorIs(t, locktest.Answered(func() error {
+		_, err := fair.TryLock(owner, rlock.Wait(50*time.Millisecond))
+		return err
+	}), holdfast.ErrNotAcquired)
 	require.Len(t, l.owners(), 1, "one place for all calls, and one that gave up left it alone")
 	cancel()
 	require.ErrorIs(t, <-gone, context.Canceled)

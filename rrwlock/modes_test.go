@@ -47,11 +47,16 @@ func locking(ctx context.Context, l rrwlock.Locker, opts ...rrwlock.Option) <-ch
 // got awaits a hold.
 func got(t testing.TB, c <-chan result, what string) *rrwlock.Hold {
 	t.Helper()
+	return gotWithin(t, prompt, c, what)
+}
+
+func gotWithin(t testing.TB, d time.Duration, c <-chan result, what string) *rrwlock.Hold {
+	t.Helper()
 	select {
 	case r := <-c:
 		require.NoError(t, r.err, what)
 		return r.hold
-	case <-time.After(prompt):
+	case <-time.After(d):
 		require.FailNow(t, "not promptly: "+what)
 		return nil
 	}

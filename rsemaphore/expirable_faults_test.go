@@ -167,10 +167,10 @@ func TestDroppedPermitsComeBack(t *testing.T) {
 		id = ps[1].ID()
 		return ps[0].Context()
 	}()
-	eventually(t, "the dropped ones come back", func() bool {
+	redistest.Eventually(t, watched+prompt, func() bool {
 		runtime.GC()
 		return available(t, e) == 2
-	})
+	}, "the dropped ones come back")
 	require.NoError(t, kept.Err())
 	require.True(t, log.has(id))
 	runtime.KeepAlive(kept)
@@ -203,7 +203,7 @@ func TestPermitIsHandedOver(t *testing.T) {
 	require.ErrorIs(t, err, holdfast.ErrLost)
 	require.ErrorIs(t, p3.ExpirableSemaphore(t.Name()).Release(ctx, p.ID()), holdfast.ErrNotHeld, "the old id is no good")
 	was := got.ExpiresAt()
-	eventually(t, "it is renewed there", func() bool { return got.ExpiresAt().Sub(was) > watched })
+	redistest.Eventually(t, watched+prompt, func() bool { return got.ExpiresAt().Sub(was) > watched }, "it is renewed there")
 	require.EqualValues(t, 1, acquired(t, p3.ExpirableSemaphore(t.Name())))
 
 	// By its id, from a client that still renews it.

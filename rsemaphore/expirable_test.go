@@ -15,7 +15,7 @@ import (
 )
 
 // watched is a lease that tests wait for the renewals and the end of.
-const watched = 900 * time.Millisecond
+const watched = 2 * time.Second
 
 // members are the permits in use, expired ones included, as Redis has them.
 func members(t testing.TB, name string) int64 {
@@ -159,15 +159,15 @@ func TestPermitsAreRenewedUntilTheProcessEnds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = e.Acquire(ctx, rsemaphore.Lease(watched/3))
 	require.NoError(t, err)
-	until := time.Now().Add(2 * watched)
-	eventually(t, "the fixed one comes back, the others don't", func() bool {
+	until := time.Now().Add(watched * 3 / 2)
+	redistest.Eventually(t, 2*watched+prompt, func() bool {
 		for _, p := range ps {
 			require.NoError(t, p.Context().Err())
 		}
 		n := acquired(t, look)
 		require.GreaterOrEqual(t, n, int64(3))
 		return n == 3 && time.Now().After(until)
-	})
+	}, "the fixed one comes back, the others don't")
 	require.EqualValues(t, 2, available(t, look), "counted as free")
 
 	proxy.Blackhole(true) // as a process that was killed
@@ -176,7 +176,7 @@ func TestPermitsAreRenewedUntilTheProcessEnds(t *testing.T) {
 		require.ErrorIs(t, context.Cause(p.Context()), holdfast.ErrLost)
 		require.ErrorIs(t, p.Release(ctx), holdfast.ErrLost)
 	}
-	eventually(t, "they come back", func() bool { return available(t, look) == 5 })
+	redistest.Eventually(t, watched+prompt, func() bool { return available(t, look) == 5 }, "they come back")
 	proxy.Blackhole(false)
 }
 
@@ -311,7 +311,7 @@ func TestPermitsShareTheirRenewal(t *testing.T) {
 	require.NoError(t, err)
 	commands.Reset()
 	was := ps[0].ExpiresAt()
-	eventually(t, "renewed three times", func() bool { return ps[0].ExpiresAt().Sub(was) > watched*3/4 })
+	redistest.Eventually(t, watched+prompt, func() bool { return ps[0].ExpiresAt().Sub(was) > watched*3/4 }, "renewed three times")
 	require.Less(t, commands.Total(), int64(25), "50 permits, renewed a few times")
 	for _, p := range ps {
 		require.NoError(t, p.Context().Err())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rsemaphore"
 )
@@ -354,7 +355,7 @@ func TestNeverSet(t *testing.T) {
 	}
 	for what, f := range ask {
 		var refused *holdfast.NotAcquiredError
-		require.ErrorAs(t, f(), &refused, what)
+		require.ErrorAs(t, locktest.Answered(f), &refused, what)
 		require.True(t, refused.Unset, what)
 		require.ErrorContains(t, refused, "TrySetPermits", what)
 	}
@@ -364,7 +365,7 @@ func TestNeverSet(t *testing.T) {
 	require.NoError(t, err)
 	for what, f := range ask {
 		var refused *holdfast.NotAcquiredError
-		require.ErrorAs(t, f(), &refused, what)
+		require.ErrorAs(t, locktest.Answered(f), &refused, what)
 		require.False(t, refused.Unset, what)
 	}
 }

@@ -56,8 +56,14 @@ func TestTaken(t *testing.T) {
 	hold, err := client(t).Lock(lockName(t)).Lock(t.Context())
 	require.NoError(t, err)
 	for _, args := range [][]string{{"run", lockName(t)}, {"run", lockName(t), "--wait", "100ms"}} {
-		code, stdout, stderr := holdfastRun(t, append(args, "--", "echo", "ran")...)
-		require.Equal(t, exitTaken, code)
+		var code int
+		var stdout, stderr string
+		for range 4 { // on a busy machine nobody may answer in such a time
+			if code, stdout, stderr = holdfastRun(t, append(args, "--", "echo", "ran")...); code != exitUnavailable {
+				break
+			}
+		}
+		require.Equal(t, exitTaken, code, stderr)
 		require.Empty(t, stdout)
 		require.Contains(t, stderr, lockName(t))
 		require.Regexp(t, `another \d+\.\d+s`, stderr)
@@ -137,7 +143,7 @@ func TestRedisRefuses(t *testing.T) {
 // TestLeaseIsRenewed: the command runs longer than the lease.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
-	code, _, stderr := holdfastRun(t, "run", lockName(t), "--watchdog", "1500ms", "--", "sleep", "3.5")
+	code, _, stderr := holdfastRun(t, "run", lockName(t), "--watchdog", "3s", "--", "sleep", "4")
 	require.Zero(t, code, stderr)
 	requireFree(t, lockName(t))
 }

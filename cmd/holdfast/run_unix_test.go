@@ -25,7 +25,7 @@ func lose(t *testing.T) {
 }
 
 func TestLostHoldTerminatesTheCommand(t *testing.T) {
-	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "900ms"}, script(`trap 'echo bye; exit 0' TERM`)...)...)
+	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "3s"}, script(`trap 'echo bye; exit 0' TERM`)...)...)
 	require.Equal(t, "ready", c.line())
 	lose(t)
 	require.Equal(t, "bye", c.line())
@@ -38,18 +38,18 @@ func TestLostHoldTerminatesTheCommand(t *testing.T) {
 
 func TestLostHoldKillsAfterGrace(t *testing.T) {
 	// A command that doesn't want to go, and a child of it that would stay.
-	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "900ms", "--grace", "300ms"},
+	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "3s", "--grace", "3s"},
 		script(`trap 'echo no' TERM; (trap "" TERM; exec sleep 600) &`)...)...)
 	require.Equal(t, "ready", c.line())
 	lose(t)
 	require.Equal(t, "no", c.line())
 	code, _, stderr := c.end() // of both: they share stdout
 	require.Equal(t, exitLost, code)
-	require.Contains(t, stderr, "didn't end within 300ms: it gets SIGKILL")
+	require.Contains(t, stderr, "didn't end within 3s: it gets SIGKILL")
 }
 
 func TestLostHoldKillsAtOnceWithoutGrace(t *testing.T) {
-	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "900ms", "--grace", "0s"}, script(`trap 'echo no' TERM`)...)...)
+	c := begin(t, nil, append([]string{"run", lockName(t), "--watchdog", "3s", "--grace", "0s"}, script(`trap 'echo no' TERM`)...)...)
 	require.Equal(t, "ready", c.line())
 	lose(t)
 	code, stdout, _ := c.end()
@@ -97,7 +97,7 @@ func TestCommandThatDiesOfASignal(t *testing.T) {
 // TestCtrlZDoesNotStopRenewal: the command, in a group of its own, would go on.
 func TestCtrlZDoesNotStopRenewal(t *testing.T) {
 	t.Parallel()
-	c := begin(t, nil, "run", lockName(t), "--watchdog", "1500ms", "--", "sh", "-c", "echo ready; sleep 3; echo done")
+	c := begin(t, nil, "run", lockName(t), "--watchdog", "3s", "--", "sh", "-c", "echo ready; sleep 4; echo done")
 	require.Equal(t, "ready", c.line())
 	c.signal(syscall.SIGTSTP)
 	require.Equal(t, "done", c.line())

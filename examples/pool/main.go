@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(ctx context.Context, s *stage.Stage) error {
-	pods, stop, err := s.Pods(3, holdfast.WithLease(time.Second))
+	pods, stop, err := s.Pods(3, holdfast.WithLease(3*time.Second))
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 				holds = append(holds, h)
 				j.Owner(t, "keeper").Object("Lock", "java-"+name).Call("lock").OK()
 			}
-			<-time.After(3 * watched)
+			<-time.After(watched * 3 / 2)
 			for i, name := range names("kept") {
 				require.False(t, redisson.Get[bool](j.Owner(t, "a").Object("Lock", name).Call("tryLock")))
 				require.NoError(t, holds[i].Unlock(t.Context()))

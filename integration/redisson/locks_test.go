@@ -277,7 +277,7 @@ func TestTheOtherSideDies(t *testing.T) {
 						sleeps(t, o)
 					}
 				}
-				<-time.After(2 * watched)
+				<-time.After(watched * 3 / 2)
 				for java, f := range waits {
 					select {
 					case <-f.Done():

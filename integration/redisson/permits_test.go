@@ -84,7 +84,7 @@ func TestPermitsOfBothSides(t *testing.T) {
 			require.Fail(t, "the permit's holder isn't told")
 		}
 
-		short := redisson.Get[string](theirs.Call("acquire", 1500, redisson.Millis))
+		short := redisson.Get[string](theirs.Call("acquire", watched.Milliseconds(), redisson.Millis))
 		left, err := e.LeaseOf(t.Context(), short)
 		require.NoError(t, err)
 		require.Greater(t, left, time.Duration(0))

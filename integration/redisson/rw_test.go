@@ -151,7 +151,7 @@ func TestOlderRenewsTheFirstReadLockOnly(t *testing.T) {
 				holds = append(holds, "{"+name+"}:"+j.Owner(t, who).Field()+":rwlock_timeout:1")
 			}
 			require.EqualValues(t, 2, rdb.Exists(t.Context(), holds...).Val())
-			<-time.After(2 * watched)
+			<-time.After(watched * 3 / 2)
 			require.Equal(t, renewed, rdb.Exists(t.Context(), holds...).Val())
 			require.EqualValues(t, 2, rdb.Exists(t.Context(), t.Name()+"a", t.Name()+"b").Val(), "both hashes live")
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/locktest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlimiter"
 	"github.com/holdfast-go/holdfast/rlock"
@@ -51,7 +52,11 @@ func (p *pair) lock(ctx context.Context, of func(*holdfast.Client) rlock.Locker)
 	if _, err := other.TryLock(ctx); !errors.Is(err, holdfast.ErrNotAcquired) {
 		return step("try", err)
 	}
-	if _, err := other.TryLock(ctx, rlock.Wait(20*time.Millisecond)); !errors.Is(err, holdfast.ErrNotAcquired) {
+	err = locktest.Answered(func() error {
+		_, err := other.TryLock(ctx, rlock.Wait(20*time.Millisecond))
+		return err
+	})
+	if !errors.Is(err, holdfast.ErrNotAcquired) {
 		return step("try for a while", err)
 	}
 	var there *rlock.Hold

@@ -43,7 +43,7 @@ func (s stopAfter) Run() int {
 }
 
 const (
-	readTimeout = 200 * time.Millisecond
+	readTimeout = time.Second
 	patience    = 10 * time.Second
 )
 

@@ -204,7 +204,7 @@ func callerLeaves(t *testing.T, p Place) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if deadline {
 			want = context.DeadlineExceeded
-			ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond) // after the grant
+			ctx, cancel = context.WithTimeout(t.Context(), 1500*time.Millisecond) // after the grant
 		}
 		call := async(func() (*hold.Hold, error) { return l.Lock(ctx) })
 		granted.await(t)
