@@ -28,7 +28,9 @@ import (
 // is lost or given back; Unlock gives all back. Its fencing token is 0: fence each
 // member with a FencedLock, and look at its own holds.
 //
-// An Unlock of a member by its own Locker takes it out of the multi lock's hold.
+// An Unlock of a member by its own Locker takes it out of the multi lock's hold, also
+// if it is taken again by itself: what it then holds is left alone. A hold is given
+// back without the members' own Unlock, which a type around a lock may have.
 type MultiLock struct{ m *hold.Multi }
 
 var _ Locker = (*MultiLock)(nil)

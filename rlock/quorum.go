@@ -34,6 +34,10 @@ import (
 // server that restarts without its data must stay away for a whole lease, else two
 // majorities can share it. See docs/quorum.md.
 //
+// An Unlock of a member by its own Locker takes it out of the quorum's hold, also if it
+// is taken again by itself. A hold is given back without the members' own Unlock,
+// which a type around a lock may have.
+//
 // Hold.Detach is ErrInvalid, since its members belong to several clients, and the
 // fencing token is 0.
 type QuorumLock struct{ q *hold.Quorum }

@@ -107,34 +107,43 @@ func (c *holdContext) Value(key any) any {
 
 func (c *holdContext) String() string { return fmt.Sprintf("holdfast.Hold(%q)", c.of.title()) }
 
-// beyondHold is ctx without the end of a hold that it comes from, for patience at
-// the most: who gives back or opens must not be cut short by what that does to the
-// hold itself, or to one inside it. As long as it lasts, everything else that ends
-// ctx ends it too. If ctx has ended already, it is ctx.
+// beyondHold is ctx without the end of a hold that it comes from, after which it has
+// patience left: who gives back or opens must not be cut short by what that does to
+// the hold itself, or to one inside it. Until then, everything else that ends ctx ends
+// it too. If ctx has ended already, it is ctx.
 func beyondHold(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	if ctx == nil || ctx.Value(holdKey{}) == nil || ctx.Err() != nil {
 		return ctx, func() {}
 	}
 	// Whoever is given it needn't do the same again.
-	base := context.WithValue(context.WithoutCancel(ctx), holdKey{}, nil)
-	base, free := context.WithTimeoutCause(base, patience, script.ErrPatience)
-	timed, freeTimed := base, context.CancelFunc(func() {})
+	timed, free := context.WithValue(context.WithoutCancel(ctx), holdKey{}, nil), context.CancelFunc(func() {})
 	if deadline, ok := ctx.Deadline(); ok {
-		timed, freeTimed = context.WithDeadline(base, deadline)
+		timed, free = context.WithDeadline(timed, deadline)
 	}
 	kept, end := context.WithCancelCause(timed)
+	var mu sync.Mutex
+	var timer *time.Timer
 	stop := context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
 		why := context.Cause(ctx)
-		late := errors.Is(ctx.Err(), context.DeadlineExceeded) // kept has that deadline too
-		if !late && !errors.Is(why, errs.ErrReleased) && !errors.Is(why, errs.ErrLost) {
+		switch {
+		case kept.Err() != nil || errors.Is(ctx.Err(), context.DeadlineExceeded): // kept has that deadline too
+		case errors.Is(why, errs.ErrReleased), errors.Is(why, errs.ErrLost):
+			timer = time.AfterFunc(patience, func() { end(script.ErrPatience) })
+		default:
 			end(why)
 		}
 	})
 	return kept, func() {
 		stop()
+		mu.Lock()
+		defer mu.Unlock()
 		end(nil)
-		freeTimed()
 		free()
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 

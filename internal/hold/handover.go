@@ -44,7 +44,7 @@ func parseHandle(s string) (handle, error) {
 	var h handle
 	text, ok := strings.CutPrefix(s, handlePrefix)
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if !ok || err != nil || json.Unmarshal(b, &h) != nil || h.Field == "" && len(h.Members) == 0 {
+	if !ok || err != nil || json.Unmarshal(b, &h) != nil || len(h.Members) == 0 && (h.Field == "" || h.Kind == GroupKind) {
 		return handle{}, errs.Invalid("this is no handle of a hold: pass the text that Hold.Detach answered")
 	}
 	return h, nil

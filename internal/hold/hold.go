@@ -81,10 +81,11 @@ func (h *Hold) ExpiresAt() time.Time {
 // Unlock gives back exactly this hold, once, even if ctx has ended. Errors:
 // ErrNotHeld at a second call, which frees nothing, and, with ErrLost, if the
 // hold was lost; ErrUncertain if no answer came: the release goes on behind the
-// caller; ErrDenied if Redis refused; ErrClosed. When ctx ends meanwhile the
-// caller leaves with ErrUncertain and the context's error. Of a multi lock all
-// members are given back, whatever becomes of the others, and their errors joined;
-// of a quorum lock too, with an error only if no majority was given back.
+// caller; ErrDenied if Redis refused; ErrClosed. When ctx ends meanwhile, other
+// than by the end of a hold, the caller leaves with ErrUncertain and the context's
+// error. Of a multi lock all members are given back, whatever becomes of the others,
+// and their errors joined; of a quorum lock too, with an error only if no majority
+// was given back.
 func (h *Hold) Unlock(ctx context.Context) error {
 	if h.group != nil {
 		return h.group.unlock(ctx)

@@ -34,6 +34,14 @@ func (s slow) LeaseEnded(*lease.Lease, error) {
 
 func (slow) Orphaned() bool { return false }
 
+// What travels between processes may arrive damaged.
+func TestHandleOfNoMembers(t *testing.T) {
+	for _, h := range []handle{{}, {Kind: GroupKind}, {Kind: GroupKind, Field: "f"}} {
+		_, err := parseHandle(h.String())
+		require.ErrorIs(t, err, errs.ErrInvalid)
+	}
+}
+
 // Who gives a hold back whose lease has run out is told so, also while somebody else
 // has just noticed it and hasn't come to the hold yet.
 func TestEndedByAnotherMeanwhile(t *testing.T) {

@@ -26,7 +26,7 @@ func (m *Mutex) inside() *Mutex { return m }
 type Member struct {
 	Locker
 	mutex *Mutex // nil for a Locker of the user's own
-	alone bool   // is asked through its methods only
+	alone bool   // is taken through its methods only
 }
 
 // NewMembers looks at Lockers that a user gave. plain tells those whose methods

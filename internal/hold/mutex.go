@@ -110,7 +110,11 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	}, tell)
 	switch {
 	case !ok:
-		return false, m.Gone(ctx, "force unlock", m.name, nil)
+		err := m.Gone(ctx, "force unlock", m.name, nil)
+		if errors.Is(context.Cause(ctx), script.ErrPatience) { // after the end of the caller's own hold
+			err = fmt.Errorf("%w: %w", errs.ErrUncertain, err)
+		}
+		return false, err
 	case script.IsWrongType(reply.Err):
 		return false, m.invalidKey(ctx, m.name, m.key, reply.Err)
 	case reply.Err != nil && reply.MaybeRan:
