@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -161,6 +162,7 @@ func TestObserverIsToldOfRenewals(t *testing.T) {
 	require.Equal(t, e.About(), f.About())
 	redistest.Eventually(t, lease+prompt, func() bool { return len(of[holdfast.HoldLost](&d)) > 0 }, "the loss is told")
 	require.False(t, time.Now().Before(f.Until), "it was lost before it said")
+	runtime.KeepAlive(h) // or nobody renews it
 	p.Refuse(false)
 }
 
