@@ -219,12 +219,15 @@ func (c *Client) ExpirableSemaphore(name string) *rsemaphore.Expirable {
 }
 
 // Resume takes up a hold that Hold.Detach let go of, in this process or
-// another: it is renewed here from now on, or has the fixed lease of Lease(d).
-// A handle works once. It belongs to ctx's owner, or to a fresh one. Errors:
-// ErrInvalid if this is no handle; ErrNotHeld, with ErrLost, if the hold ran
-// out or somebody has taken it up before; else as TryLock. When ctx ends
-// meanwhile the handle stays good. The handle of a multi lock is taken up member by
-// member; if one of them is lost, the others are given back.
+// another: it is renewed here from now on, with this client's lease, or has the fixed
+// lease of Lease(d). A handle works once. The hold belongs to ctx's owner, or to a
+// fresh one; a fencing token stays. The client must be one of the same server, prefix
+// and name mapper: any other looks at another key, and says ErrNotHeld. It asks once,
+// for as long as WithCommandTimeout without an answer. Errors: ErrInvalid if this is no
+// handle; ErrNotHeld, with ErrLost, if the hold ran out or somebody has taken it up
+// before; else as TryLock. When ctx ends meanwhile the handle stays good; a call that
+// comes before that is settled waits for it. The handle of a multi lock is taken up
+// member by member; if one of them is lost, the others are given back.
 func (c *Client) Resume(ctx context.Context, handle string, opts ...rlock.Option) (*rlock.Hold, error) {
 	if err := checkContext(ctx, "Resume"); err != nil {
 		return nil, err

@@ -38,15 +38,23 @@ type (
 	//	Name() string
 	//	Context() context.Context          the caller's, with the owner; ends with cause ErrLost
 	//	                                   before the key can pass on, ErrReleased at the unlock,
+	//	                                   at Detach, or when a member of several was given back,
 	//	                                   ErrClosed at Client.Close
 	//	Unlock(ctx) error                  exactly this hold, once, also if ctx has ended. Errors:
 	//	                                   ErrNotHeld at a second call, with ErrLost if it was lost;
-	//	                                   ErrUncertain; ErrDenied; ErrClosed
+	//	                                   ErrUncertain without an answer in time, or when ctx ends
+	//	                                   meanwhile: it goes on behind; ErrDenied; ErrClosed. Of
+	//	                                   several locks all are given back, the errors joined; of
+	//	                                   a quorum an error only if no majority was
 	//	Extend(ctx, d time.Duration) error a lease of at least d from now. Errors: ErrInvalid,
 	//	                                   ErrNotHeld (ErrLost), ErrUncertain, ErrDenied, ErrClosed,
 	//	                                   ErrUnavailable, ErrNotReplicated, the context's
-	//	Detach() (handle string, error)    ends it here; Client.Resume takes it up, once. Errors:
-	//	                                   ErrInvalid, ErrNotHeld, ErrDenied, ErrUnavailable,
+	//	Detach() (handle string, error)    ends it here; Client.Resume takes it up, once. It stays
+	//	                                   taken for one lease of this client (WithLease, also for
+	//	                                   a hold with a Lease of its own): so long the handle is
+	//	                                   good. Errors: ErrInvalid if the owner has entered more
+	//	                                   than once, for a quorum, and for members of several
+	//	                                   clients; ErrNotHeld, ErrDenied, ErrUnavailable,
 	//	                                   ErrUncertain, ErrClosed
 	//	Token() int64                      fencing token; 0 if the lock is not fenced
 	//	Owner() string                     the holder's field in Redis: <client id>:<owner id>

@@ -28,9 +28,11 @@ import (
 // is lost or given back; Unlock gives all back. Its fencing token is 0: fence each
 // member with a FencedLock, and look at its own holds.
 //
-// An Unlock of a member by its own Locker takes it out of the multi lock's hold, also
-// if it is taken again by itself: what it then holds is left alone. A hold is given
-// back without the members' own Unlock, which a type around a lock may have.
+// An Unlock of a member by its own Locker ends the hold's context (ErrReleased). The
+// other members stay held, and renewed, until the hold's Unlock, which gives them back
+// and says ErrNotHeld of this one; if it was taken again by itself meanwhile, that is
+// left alone. A hold is given back without the members' own Unlock, which a type
+// around a lock may have.
 type MultiLock struct{ m *hold.Multi }
 
 var _ Locker = (*MultiLock)(nil)
@@ -65,7 +67,8 @@ func (l *MultiLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 }
 
 // TryLock asks every member once, or for as long as Wait(d) says, and once all the
-// way through however short that is. Errors: as Lock, and ErrNotAcquired (a
+// way through however short that is: without an answer from Redis that may last the
+// command timeout (WithCommandTimeout). Errors: as Lock, and ErrNotAcquired (a
 // *NotAcquiredError with the remaining time of the member that refused, which the
 // text names); ErrUnavailable if Redis gave no answer.
 func (l *MultiLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
@@ -76,7 +79,8 @@ func (l *MultiLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) 
 // or another one of the same members, as Hold.Unlock does: exactly that one, also if
 // ctx has ended, and of two calls at once each another one. An owner that has none,
 // but took members by their own Lockers, gives back its latest hold of each. Errors:
-// those of the members, joined; ErrNotHeld; ErrNoOwner.
+// those of the members, joined; ErrNotHeld names the members that it doesn't have, and
+// the others are given back all the same; ErrNoOwner.
 func (l *MultiLock) Unlock(ctx context.Context) error { return l.m.Unlock(ctx) }
 
 // ForceUnlock opens every member whoever holds it, and reports whether one of them
