@@ -43,6 +43,25 @@ if waiting > 0 or places > 0 or wait > 0 then
   life = redis.call('ZSCORE', alive, owner)
 end
 
+-- keep gives the queue a time to live after its last place. If all who wait die and
+-- nobody comes by again, it goes a day later. Redisson doesn't renew that time: with
+-- one of its waiters in the queue it is ten years.
+local function keep(last)
+  redis.call('PEXPIRE', alive, string.format('%.0f', last - now + 60000))
+  local stays = 86400000
+  if redis.call('ZCARD', alive) < redis.call('LLEN', queue) then
+    stays = 3650 * stays
+  end
+  for _, key in ipairs({queue, timeout}) do
+    redis.call('PEXPIRE', key, string.format('%.0f', last - now + stays))
+  end
+end
+
+-- latest is the time until which the last place is kept.
+local function latest()
+  return tonumber(redis.call('ZRANGE', timeout, -1, -1, 'WITHSCORES')[2])
+end
+
 -- sort_out takes the dead off the queue, all at once, and mends a queue of which
 -- list and sorted set disagree: who is in the list has a place, who has a place
 -- and lives is in the list. Those behind move up by what goes before them.
@@ -120,6 +139,9 @@ local function sort_out(judge)
   in_parts(past, function(...)
     redis.call('ZREM', alive, ...)
   end)
+  if stay[1] and (waiting == 0 or places == 0) then
+    keep(latest()) -- list or sorted set were gone, and are made anew
+  end
   head = stay[1]
   place = redis.call('ZSCORE', timeout, owner)
 end
@@ -201,18 +223,8 @@ if wait > 0 then
     end
   end
   redis.call('ZADD', alive, string.format('%.0f', now + beat), owner)
-  if last then
-    redis.call('PEXPIRE', alive, string.format('%.0f', last - now + 60000))
-    -- If all who wait die and nobody comes by again, the queue goes a day after
-    -- the last place was kept. Redisson doesn't renew that time: with one of its
-    -- waiters in the queue it is ten years.
-    local stays = 86400000
-    if redis.call('ZCARD', alive) < redis.call('LLEN', queue) then
-      stays = 3650 * stays
-    end
-    for _, key in ipairs({queue, timeout}) do
-      redis.call('PEXPIRE', key, string.format('%.0f', last - now + stays))
-    end
+  if last or not life then -- without a life the private key may be new
+    keep(last or latest())
   end
   rank = redis.call('ZRANK', timeout, owner)
 end

@@ -431,3 +431,26 @@ func TestFairRefreshesPlaces(t *testing.T) {
 		require.Equal(t, "map[a:1] 30s first+40 me+130 java:1+160", b.state())
 	}
 }
+
+// What memory that was too small evicted, and a waiter or somebody who came by made
+// anew, ends as the rest of the queue does.
+func TestFairQueueMadeAnewEnds(t *testing.T) {
+	b := newFairBench(t)
+	for _, evicted := range [][]string{{b.queue}, {b.timeout}, {b.alive}, {b.timeout, b.alive}} {
+		for who, args := range map[string]hold.Args{
+			"the first waiter": waiting("a", 60*sec, 100*sec), "the last": waiting("b", 60*sec, 100*sec),
+			"who comes by": {Field: "c", Count: 1, Lease: sec}, "who waits, too": waiting("c", 60*sec, 100*sec),
+		} {
+			require.NoError(t, b.rdb.Del(t.Context(), b.key, b.queue, b.timeout, b.alive).Err())
+			require.EqualValues(t, 1, b.ask(fair{}.Acquire, waiting("holder", 600*sec, 0)))
+			for _, owner := range []string{"a", "b"} {
+				require.Greater(t, b.ask(fair{}.Acquire, waiting(owner, 60*sec, 100*sec)), int64(10))
+			}
+			require.NoError(t, b.rdb.Del(t.Context(), evicted...).Err())
+			require.Greater(t, b.ask(fair{}.Acquire, args), int64(10))
+			for _, key := range []string{b.queue, b.timeout, b.alive} {
+				require.NotEqual(t, time.Duration(-1), b.rdb.PTTL(t.Context(), key).Val(), "%s without %s: %s", who, evicted, key)
+			}
+		}
+	}
+}
