@@ -164,6 +164,32 @@ func TestMultiUnlockOfWhatIsLeft(t *testing.T) {
 	}
 }
 
+// A multi lock one of whose members was lost, given back once more, was lost, although
+// the others were given back: errors.As agrees with errors.Is.
+func TestMultiUnlockAfterALoss(t *testing.T) {
+	for way, wrap := range multiWays {
+		t.Run(way, func(t *testing.T) {
+			c := connect(t, holdfast.WithLease(never))
+			ls := members(t, c, wrap, 3)
+			l := c.MultiLock(ls...)
+			h, err := l.Lock(holdfast.WithOwner(t.Context()))
+			require.NoError(t, err)
+			require.NoError(t, server.Client(t).Del(t.Context(), ls[1].Name()).Err())
+			requireLost(t, h.Unlock(t.Context()))
+			requireLost(t, l.Unlock(h.Context()))
+			require.Empty(t, leftKeys(t, server.Client(t), t.Name()))
+		})
+	}
+}
+
+func requireLost(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, holdfast.ErrLost)
+	var e *holdfast.NotHeldError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, holdfast.Lost, e.Reason)
+}
+
 // A multi lock inside another, and one that was resumed, are given back whole, too;
 // members that were taken one at a time each by its own Unlock, which the end of
 // another doesn't cut short.

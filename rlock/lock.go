@@ -44,8 +44,8 @@ type (
 	//	                                   ErrNotHeld at a second call, with ErrLost if it was lost;
 	//	                                   ErrUncertain without an answer in time, or when ctx ends
 	//	                                   meanwhile: it goes on behind; ErrDenied; ErrClosed. Of
-	//	                                   several locks all are given back, the errors joined; of
-	//	                                   a quorum an error only if no majority was
+	//	                                   several locks all are given back, the errors joined, losses
+	//	                                   first; of a quorum an error only if no majority was
 	//	Extend(ctx, d time.Duration) error a lease of at least d from now. Errors: ErrInvalid,
 	//	                                   ErrNotHeld (ErrLost), ErrUncertain, ErrDenied, ErrClosed,
 	//	                                   ErrUnavailable, ErrNotReplicated, the context's

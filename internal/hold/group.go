@@ -221,6 +221,22 @@ func (g *group) verdict(each []error) error {
 	if done >= g.need {
 		return nil
 	}
+	return lossFirst(each)
+}
+
+// lossFirst joins errors, those of losses before others: then the first NotHeldError
+// that errors.As finds says Lost wherever errors.Is finds ErrLost.
+func lossFirst(each []error) error {
+	each = slices.Clone(each)
+	slices.SortStableFunc(each, func(a, b error) int {
+		switch x, y := errors.Is(a, errs.ErrLost), errors.Is(b, errs.ErrLost); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
 	return errors.Join(each...)
 }
 
@@ -320,7 +336,7 @@ func (h *Hold) freeDetached(text string) error {
 		return err
 	}
 	if h.group != nil {
-		return errors.Join(forEach(len(d.Members), func(i int) error { return h.group.members[i].freeDetached(d.Members[i]) })...)
+		return lossFirst(forEach(len(d.Members), func(i int) error { return h.group.members[i].freeDetached(d.Members[i]) }))
 	}
 	e := h.record.entry
 	args := e.args()

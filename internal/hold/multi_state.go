@@ -27,13 +27,13 @@ func (m *Multi) Unlock(ctx context.Context) error {
 		return err
 	}
 	units := m.units(-1)
-	return errors.Join(forEach(len(units), func(u int) error {
+	return lossFirst(forEach(len(units), func(u int) error {
 		unit := units[u]
 		if len(unit) == 1 {
 			return m.members[unit[0]].Unlock(ctx)
 		}
 		return m.unlockLatest(ctx, t, unit)
-	})...)
+	}))
 }
 
 // unlockLatest gives back the owner's latest holds of members that may share a
@@ -52,7 +52,7 @@ func (m *Multi) unlockLatest(ctx context.Context, t *owner.Token, unit []int) er
 		}
 	}
 	if len(rs) == 0 {
-		return errors.Join(failed...)
+		return lossFirst(failed)
 	}
 	for i, err := range releaseBatch(ctx, rs) {
 		if errors.Is(err, errTaken) { // by somebody else: there may be one before it
@@ -60,7 +60,7 @@ func (m *Multi) unlockLatest(ctx context.Context, t *owner.Token, unit []int) er
 		}
 		failed = append(failed, err)
 	}
-	return errors.Join(failed...)
+	return lossFirst(failed)
 }
 
 // ForceUnlock implements Locker: it opens all members, and reports whether one

@@ -91,7 +91,7 @@ func (q *Quorum) Unlock(ctx context.Context) error {
 	if freed >= q.need {
 		return nil
 	}
-	return errors.Join(each...)
+	return lossFirst(each)
 }
 
 // ForceUnlock implements Locker: it opens all members, and reports whether one was
