@@ -48,6 +48,36 @@ func TestResumeOfAMultiLockInPieces(t *testing.T) {
 	}
 }
 
+// A member that was resumed and can't be put back, because its new owner has entered
+// it once more, is given back, instead of being renewed for nobody.
+func TestResumedMemberThatCannotBePutBack(t *testing.T) {
+	p, c := connectVia(t, server, readTimeout(100*time.Millisecond), holdfast.WithLease(never), holdfast.WithCommandTimeout(400*time.Millisecond))
+	first, last := t.Name()+"-0", t.Name()+"-1"
+	h, err := c.MultiLock(alone{c.Lock(first)}, alone{c.Lock(last)}).Lock(t.Context())
+	require.NoError(t, err)
+	handle, err := h.Detach()
+	require.NoError(t, err)
+	transfer := sending(t, "transfer.lua")
+	asked := p.Add(faultproxy.Rule{
+		Match: func(cmd []string) bool { return transfer(cmd) && slices.Contains(cmd, last) },
+		Do:    faultproxy.DropRequest,
+	})
+	ctx := holdfast.WithOwnerID(t.Context(), t.Name())
+	call := async(func() (*holdfast.Hold, error) { return c.Resume(ctx, handle) })
+	<-asked.Done()
+	in, err := c.Lock(first).Lock(ctx)
+	require.NoError(t, err)
+	require.ErrorIs(t, await(t, call, prompt, "its patience is over").err, holdfast.ErrUnavailable)
+	eventually(t, "the resumed hold is given back", func() bool {
+		n, err := c.Lock(first).HoldCount(ctx)
+		return err == nil && n == 1
+	})
+	require.NoError(t, in.Unlock(t.Context()))
+	rdb := server.Client(t)
+	require.Equal(t, []string{last}, leftKeys(t, rdb, t.Name()))
+	require.NoError(t, rdb.Del(t.Context(), last).Err(), "it is left to its lease")
+}
+
 // Who left a resumption makes the handle good again behind: until that is done
 // other calls with it wait, whoever they are.
 func TestResumeLeftAndTriedAgain(t *testing.T) {

@@ -399,7 +399,8 @@ func ResumeGroup(ctx context.Context, s *Services, text string, resume func(ctx 
 	return all, nil
 }
 
-// putBack makes the handles of holds that were just resumed good again.
+// putBack makes the handles of holds that were just resumed good again. A hold for
+// which that fails is given back: nobody else would.
 func (s *Services) putBack(holds []*Hold, handles []string) {
 	for i, m := range holds {
 		h, err := parseHandle(handles[i])
@@ -411,7 +412,10 @@ func (s *Services) putBack(holds []*Hold, handles []string) {
 			_, err = m.record.entry.detach(m.record, h.Field)
 		}
 		if err != nil {
-			s.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", m.Name(), "cause", err)
+			s.Log.Warn("holdfast: a hold that was to be resumed can't be any more", "name", m.Name(), "cause", err)
+			if err := m.Unlock(context.Background()); err != nil && !errors.Is(err, errs.ErrNotHeld) {
+				s.Log.Warn("holdfast: a hold that was to be resumed is left to its lease", "name", m.Name(), "cause", err)
+			}
 		}
 	}
 }
