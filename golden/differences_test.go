@@ -14,6 +14,18 @@ var differences = []record.Difference{
 		Why:     "an error, and it says what became of the hold",
 	},
 	{
+		Section: "NonReentrantLock", Step: "tryLock of the holder",
+		Theirs: []string{"its holder tries again: IllegalMonitorStateException: Lock 'n' is non-reentrant and is already held"},
+		Ours:   []string{"its holder tries again: holdfast: owner holds it already: \"n\", and this lock is not re-entrant"},
+		Why:    "an error, ErrReentry",
+	},
+	{
+		Section: "NonReentrantFairLock", Step: "tryLock of the holder",
+		Theirs: []string{"its holder tries again: IllegalMonitorStateException: Lock 'n' is non-reentrant and is already held"},
+		Ours:   []string{"its holder tries again: holdfast: owner holds it already: \"n\", and this lock is not re-entrant"},
+		Why:    "an error, ErrReentry",
+	},
+	{
 		Section: "RFencedLock", Step: "lock again",
 		Theirs: []string{"token at re-entry 2, getToken 2", "key redisson_lock_token:{n} | string | no ttl | 2"},
 		Ours:   []string{"token at re-entry 1, getToken 1", "key redisson_lock_token:{n} | string | no ttl | 1"},

@@ -48,6 +48,19 @@ func spinLock(s *stage) {
 	s.Look("spin unlock")
 }
 
+func onceOnly(s *stage)     { enteredOnce(s, s.client.Lock("n", rlock.NonReentrant())) }
+func onceOnlyFair(s *stage) { enteredOnce(s, s.client.FairLock("n", rlock.NonReentrant())) }
+
+func enteredOnce(s *stage, l rlock.Locker) {
+	s.lock(l, 1)
+	s.Look("lock")
+	_, err := l.TryLock(s.as(1))
+	s.Answer("its holder tries again: %v", err)
+	s.Look("tryLock of the holder")
+	s.ok(l.Unlock(s.as(1)))
+	s.Look("unlock")
+}
+
 func fencedLock(s *stage) {
 	l := s.client.FencedLock("n")
 	h := s.lock(l, 1)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/integration/redisson"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/rlimiter"
 )
 
@@ -265,4 +266,46 @@ func TestLimiterStampsOfJava(t *testing.T) {
 			require.LessOrEqual(t, mostInWindow(grants, per), rate)
 		})
 	}
+}
+
+// Permits that are given back: Redisson counts them as free, and leaves their grant in
+// the window, which makes them free once more when it runs out. holdfast takes the
+// grant out, so that an interval never sees more than the rate of permits kept.
+func TestLimiterRelease(t *testing.T) {
+	const rate, per = 5, 2 * time.Second
+	// three acquires all, gives all back, acquires all again half an interval later,
+	// and once more as soon as that is possible.
+	three := func(t *testing.T, name string, acquire, release func() error) (second, third grant) {
+		t.Helper()
+		end := recorded(t, name)
+		require.NoError(t, acquire())
+		require.NoError(t, release())
+		rdb := server.Client(t)
+		half := rdb.Time(t.Context()).Val().Add(per / 2)
+		redistest.Eventually(t, prompt, func() bool { return rdb.Time(t.Context()).Val().After(half) }, "half an interval")
+		require.NoError(t, acquire())
+		require.NoError(t, acquire())
+		grants := end()
+		require.Len(t, grants, 3)
+		require.Equal(t, 3*rate, count(grants))
+		return grants[1], grants[2]
+	}
+	versions(t, func(t *testing.T, j *redisson.JVM) {
+		l := j.Owner(t, "a").Object("RateLimiter", t.Name())
+		require.True(t, redisson.Get[bool](l.Call("trySetRate", "OVERALL", rate, redisson.D(per))))
+		second, third := three(t, t.Name(),
+			func() error { return l.Call("acquire", rate).Err() },
+			func() error { return l.Call("release", rate).Err() })
+		require.Less(t, third.made.Sub(second.made), per, "Redisson has been mended: docs/redisson.md says otherwise")
+	})
+	t.Run("holdfast", func(t *testing.T) {
+		c, _ := connect(t)
+		l := c.RateLimiter(t.Name())
+		_, err := l.TrySetRate(t.Context(), rlimiter.Overall, rate, per)
+		require.NoError(t, err)
+		second, third := three(t, t.Name(),
+			func() error { return l.Acquire(t.Context(), rate) },
+			func() error { return l.Release(t.Context(), rate) })
+		require.GreaterOrEqual(t, third.made.Sub(second.made), per-time.Millisecond, "stamps are whole milliseconds")
+	})
 }

@@ -35,6 +35,30 @@ type Section struct {
 	Steps []Step
 }
 
+// String is the section as a file has it, but for the order of things.
+func (s Section) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n", s.Name)
+	for _, step := range s.Steps {
+		isAnswer := func(line string) bool { return !strings.HasPrefix(line, "key ") && !strings.HasPrefix(line, "msg ") }
+		for _, line := range step.Lines {
+			if isAnswer(line) {
+				fmt.Fprintln(&b, line)
+			}
+		}
+		if step.Name == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "## %s\n", step.Name)
+		for _, line := range step.Lines {
+			if !isAnswer(line) {
+				fmt.Fprintln(&b, line)
+			}
+		}
+	}
+	return b.String()
+}
+
 // Read reads a file. What it says is made comparable.
 func Read(tb testing.TB, file string) []Section {
 	tb.Helper()
