@@ -42,12 +42,12 @@ func (v verdict) String() string {
 		}
 	}
 	return fmt.Sprintf("%s: %s, seed %d, %v, %d clients x %d goroutines: %d operations (%d granted, %d refused, %d unknown, %d lost, %d open), "+
-		"%d faults (%s), %d names, %d partitions checked (up to %d calls, %v), %d holds (%d losses told, %d excused), %d places in line, "+
+		"%d faults (%s), %d names, %d partitions checked (up to %d calls, %v), %d holds (%d losses told, %d times excused, judged for %s of their time), %d places in line, "+
 		"%d violations, longest call after the last fault %v",
 		what, v.cfg.kind, v.cfg.seed, v.cfg.duration, v.cfg.clients, v.cfg.goroutines,
 		total, v.outcomes[history.Done], v.outcomes[history.Refused], v.outcomes[history.Unknown], v.outcomes[history.Lost], v.outcomes[history.Open],
 		nemesis, strings.Join(each, ", "), v.found.Names, v.found.Names, v.found.Largest, v.found.Slowest.Round(time.Millisecond),
-		v.found.Holds, v.found.Told, v.found.Excused, v.found.Queued,
+		v.found.Holds, v.found.Told, v.found.Excused, v.found.Share(), v.found.Queued,
 		len(v.violations), v.longest.Round(time.Millisecond))
 }
 

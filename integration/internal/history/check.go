@@ -45,7 +45,9 @@ type Verdict struct {
 	Slowest    time.Duration // search
 	Holds      int           // that were certain for a while, and permits
 	Told       int           // losses of holds that were told
-	Excused    int           // holds some of whose life fell into the window of a loss of data
+	Excused    int           // windows of losses of data that some of a hold's life fell into
+	Lasted     int64         // how long all holds were seen to last
+	Judged     int64         // outside of those windows
 	Queued     int           // pairs of waiters whose order was judged
 
 	pictures map[string][]byte // HTML of partitions that failed, by name
@@ -58,8 +60,16 @@ func (v Verdict) String() string {
 	if len(v.Violations) > 0 {
 		what = fmt.Sprintf("FAILED: %d violations", len(v.Violations))
 	}
-	return fmt.Sprintf("%s: %d calls (%d open) on %d names (largest %d calls, slowest search %v), %d holds, %d losses told, %d holds excused, %d places in line",
-		what, v.Calls, v.Open, v.Names, v.Largest, v.Slowest.Round(time.Millisecond), v.Holds, v.Told, v.Excused, v.Queued)
+	return fmt.Sprintf("%s: %d calls (%d open) on %d names (largest %d calls, slowest search %v), %d holds, %d losses told, %d times excused, judged for %s of their time, %d places in line",
+		what, v.Calls, v.Open, v.Names, v.Largest, v.Slowest.Round(time.Millisecond), v.Holds, v.Told, v.Excused, v.Share(), v.Queued)
+}
+
+// Share is how much of the time of all holds was judged, in percent.
+func (v Verdict) Share() string {
+	if v.Lasted == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.0f %%", 100*float64(v.Judged)/float64(v.Lasted))
 }
 
 // Save writes the verdict (verdict.txt), the whole history in the order of its
@@ -216,6 +226,8 @@ func (c *check) explain(v *view) {
 	v.certain()
 	c.verdict.Holds += v.holds
 	c.verdict.Excused += v.excused
+	c.verdict.Lasted += v.lasted
+	c.verdict.Judged += v.judged
 	c.verdict.Largest = max(c.verdict.Largest, len(v.calls))
 	began := time.Now()
 	result := porcupine.CheckOperationsTimeout(models[v.kind], v.calls, c.Limit)

@@ -429,6 +429,20 @@ func TestArtifacts(t *testing.T) {
 	require.Contains(t, string(html), "acquire by a")
 }
 
+// Of a hold of 98 ms a loss takes 5 and a lease; a hold that began after it has all of
+// its time judged.
+func TestShareOfWhatIsJudged(t *testing.T) {
+	h := made([]Event{{What: "lost", Loses: true, Begin: 15, End: 20}}, calls(Lock, "n",
+		did(1, 2, Acquire, "a", lookedAt(100), lasts(40*time.Millisecond)),
+		did(101, 102, Acquire, "b", lookedAt(104)),
+	))
+	v := Check(h, Options{})
+	require.Equal(t, 2, v.Holds)
+	require.Equal(t, 1, v.Excused)
+	require.Equal(t, "55 %", v.Share()) // 98 and 2 less 45
+	require.Equal(t, "none", Verdict{}.Share())
+}
+
 // What Check looks at instead of the whole history says the same: where all looks
 // are left out, an order explains the one if and only if one explains the other.
 func TestCertainSaysTheSame(t *testing.T) {

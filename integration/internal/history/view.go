@@ -69,6 +69,9 @@ type view struct {
 	calls  []porcupine.Operation
 
 	holds, excused int
+	// All that holds were seen to last, and what is left of it outside of the windows
+	// of losses.
+	lasted, judged int64
 }
 
 func (v *view) add(s step, a answer, from, to int64) {
@@ -159,6 +162,10 @@ func (v *view) certainOf(op *Op) []span {
 			v.excused++
 		}
 		all = without(all, hole)
+	}
+	v.lasted += op.Seen - op.End
+	for _, s := range all {
+		v.judged += s.to - s.from
 	}
 	return all
 }
