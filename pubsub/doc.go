@@ -31,7 +31,9 @@
 // after the reconnect wakes everybody instead. A link that is dead without
 // saying so is noticed after some six seconds; when commands that had failed work
 // again ([Hub.Doubt]), within half a second, and a link that a failover has left at
-// a former master is made anew. Where SUBSCRIBE is refused (an
+// a former master is made anew. Under sentinels a link that somebody waits at and that
+// hears nothing asks twice a second where commands go (CLIENT INFO), since a client
+// without commands under way has none that could fail. Where SUBSCRIBE is refused (an
 // ACL without channels) or pub/sub is missing, Ready stays open and waiters live
 // on their slow poll; it is asked again every few seconds.
 //

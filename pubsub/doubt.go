@@ -88,6 +88,9 @@ func (l *link) begin() {
 	defer l.mu.Unlock()
 	l.heardLocked()
 	l.begun, l.inDoubt, l.askedAt, l.renewAt = l.lastRead, time.Time{}, time.Time{}, time.Time{}
+	if l.serving != nil && !l.following {
+		l.following = l.tasks.Go(l.follow)
+	}
 }
 
 // proveLocked answers what a link in doubt has to do now, and otherwise when it has

@@ -45,7 +45,11 @@ func New(rdb redis.UniversalClient, sharded func(context.Context) (bool, error),
 
 func (h *Hub) newPlain() *link {
 	// Without a channel go-redis doesn't connect yet.
-	return h.newLink(plainVerbs, func(ctx context.Context) *redis.PubSub { return h.rdb.Subscribe(ctx) })
+	l := h.newLink(plainVerbs, func(ctx context.Context) *redis.PubSub { return h.rdb.Subscribe(ctx) })
+	if h.failover() {
+		l.serving = h.serving
+	}
+	return l
 }
 
 // Subscribe registers a waiter on channel. It returns at once; Ready tells when

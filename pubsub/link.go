@@ -71,10 +71,13 @@ type link struct {
 	// astray takes a channel that this link can't carry; nil if it carries all.
 	// It needs mu.
 	astray func(*link, *topic)
-	verbs  verbs
-	tasks  *task.Group
-	log    *slog.Logger
-	kick   chan struct{} // one slot: there may be something to do for run
+	// serving answers which server the commands go to; nil if that can't change
+	// without a connection that breaks.
+	serving func(context.Context) (string, error)
+	verbs   verbs
+	tasks   *task.Group
+	log     *slog.Logger
+	kick    chan struct{} // one slot: there may be something to do for run
 
 	// mu is the hub's, so that a channel can move from link to link. It is a
 	// leaf: no call to Redis or to a waiter under it.
@@ -95,6 +98,9 @@ type link struct {
 	// begun is when the connection was begun; zero: there is none. The others
 	// are for doubt.go; zero: there is no doubt.
 	begun, inDoubt, askedAt, renewAt time.Time
+	// server is where commands went when last seen. following: somebody looks.
+	server    string
+	following bool
 }
 
 // verbs are the commands of one way of publishing.

@@ -417,3 +417,53 @@ func TestLinkFollowsTheMaster(t *testing.T) {
 	b.publish(b.channel(1))
 	b.await(s.Wake(), "message on the new connection")
 }
+
+// A client under sentinels that only waits has no command that could fail: its link
+// looks where commands go, and follows them.
+func TestQuietLinkLooksWhereCommandsGo(t *testing.T) {
+	b := newBench(t, server, nil)
+	looks := make(chan string)
+	b.plain.serving = func(ctx context.Context) (string, error) {
+		select {
+		case at := <-looks:
+			return at, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	s := b.ready(b.channel(1))
+	before, _ := b.calls("subscribe")
+	looks <- "a"
+	looks <- "a"
+	after, _ := b.calls("subscribe")
+	require.Equal(t, before, after)
+	looks <- "b"
+	b.await(s.Wake(), "wake-up by the new connection")
+	looks <- "b" // of the new one
+	after, _ = b.calls("subscribe")
+	require.Equal(t, before+1, after)
+	require.Zero(t, b.log.count(lostText))
+}
+
+// Where the server doesn't tell, it is asked once a connection: every refusal goes
+// down in its log.
+func TestLinkThatMayNotLook(t *testing.T) {
+	b := newBench(t, server, nil)
+	b.plain.serving = b.serving
+	require.False(t, b.failover())
+	at, err := b.serving(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, server.Addr(), at)
+
+	denied := newBench(t, server, nil, user(t, server.Client(t), "allchannels", "-client|info"))
+	_, err = denied.serving(t.Context())
+	require.True(t, redis.HasErrorPrefix(err, "NOPERM"), "%v", err)
+	asked := make(chan struct{}, 10)
+	denied.plain.serving = func(ctx context.Context) (string, error) {
+		asked <- struct{}{}
+		return denied.serving(ctx)
+	}
+	denied.ready(denied.channel(1))
+	<-time.After(3 * lookEvery)
+	require.Len(t, asked, 1)
+}
