@@ -100,7 +100,9 @@ type Client struct {
 // New makes a client on a go-redis client, which stays the caller's to close,
 // after this one. *redis.Client, failover clients and *redis.ClusterClient
 // work. *redis.Ring is refused: it moves names to another shard when one drops,
-// where nobody holds them. Errors: ErrInvalid. Nothing is sent.
+// where nobody holds them. Errors: ErrInvalid. Nothing is sent. A failover client that
+// only waits, and hears nothing, asks twice a second where commands go (CLIENT INFO):
+// go-redis leaves its subscriptions at a master that was replaced.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errs.Invalid("New was given a nil go-redis client: pass the result of redis.NewClient")

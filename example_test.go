@@ -83,7 +83,7 @@ func ExampleNotHeldError() {
 		return e.Reason
 	}
 	fmt.Println(why())
-	_, _ = lock.TryLock(ctx)
+	_, _ = lock.TryLock(ctx) // an error of either would show in what is printed
 	_ = lock.Unlock(ctx)
 	fmt.Println(why())
 	hold, _ := lock.TryLock(ctx, holdfast.Lease(10*time.Millisecond))
@@ -111,7 +111,7 @@ func ExampleWithOwner() {
 	_, again := lock.TryLock(ctx)                     // the same owner walks in
 	_, other := lock.TryLock(holdfast.WithOwner(ctx)) // somebody else doesn't
 	fmt.Println(again, errors.Is(other, holdfast.ErrNotAcquired))
-	_ = lock.Unlock(ctx)
+	_ = lock.Unlock(ctx) // the inner hold; the last one is deferred
 	// Output:
 	// <nil> true
 }

@@ -143,43 +143,44 @@ func TestQuorumUnlockOfOtherMembers(t *testing.T) {
 	}
 }
 
-// What is left of the newest hold is given back, with what is missing told, and not
-// that of the hold around it.
-func TestMultiUnlockOfWhatIsLeft(t *testing.T) {
+// ofThree runs a test of a multi lock of three members, taken in either way.
+func ofThree(t *testing.T, test func(t *testing.T, ls []rlock.Locker, l *rlock.MultiLock)) {
 	for way, wrap := range multiWays {
 		t.Run(way, func(t *testing.T) {
 			c := connect(t, holdfast.WithLease(never))
 			ls := members(t, c, wrap, 3)
-			l := c.MultiLock(ls...)
-			outer, err := l.Lock(t.Context())
-			require.NoError(t, err)
-			_, err = l.Lock(outer.Context())
-			require.NoError(t, err)
-			require.NoError(t, ls[1].Unlock(outer.Context()))
-			require.ErrorIs(t, l.Unlock(outer.Context()), holdfast.ErrNotHeld)
-			require.NoError(t, outer.Context().Err())
-			require.NoError(t, l.Unlock(outer.Context()))
-			require.Empty(t, leftKeys(t, server.Client(t), t.Name()))
+			test(t, ls, c.MultiLock(ls...))
 		})
 	}
+}
+
+// What is left of the newest hold is given back, with what is missing told, and not
+// that of the hold around it.
+func TestMultiUnlockOfWhatIsLeft(t *testing.T) {
+	ofThree(t, func(t *testing.T, ls []rlock.Locker, l *rlock.MultiLock) {
+		outer, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		_, err = l.Lock(outer.Context())
+		require.NoError(t, err)
+		require.NoError(t, ls[1].Unlock(outer.Context()))
+		require.ErrorIs(t, l.Unlock(outer.Context()), holdfast.ErrNotHeld)
+		require.NoError(t, outer.Context().Err())
+		require.NoError(t, l.Unlock(outer.Context()))
+		require.Empty(t, leftKeys(t, server.Client(t), t.Name()))
+	})
 }
 
 // A multi lock one of whose members was lost, given back once more, was lost, although
 // the others were given back: errors.As agrees with errors.Is.
 func TestMultiUnlockAfterALoss(t *testing.T) {
-	for way, wrap := range multiWays {
-		t.Run(way, func(t *testing.T) {
-			c := connect(t, holdfast.WithLease(never))
-			ls := members(t, c, wrap, 3)
-			l := c.MultiLock(ls...)
-			h, err := l.Lock(holdfast.WithOwner(t.Context()))
-			require.NoError(t, err)
-			require.NoError(t, server.Client(t).Del(t.Context(), ls[1].Name()).Err())
-			requireLost(t, h.Unlock(t.Context()))
-			requireLost(t, l.Unlock(h.Context()))
-			require.Empty(t, leftKeys(t, server.Client(t), t.Name()))
-		})
-	}
+	ofThree(t, func(t *testing.T, ls []rlock.Locker, l *rlock.MultiLock) {
+		h, err := l.Lock(holdfast.WithOwner(t.Context()))
+		require.NoError(t, err)
+		require.NoError(t, server.Client(t).Del(t.Context(), ls[1].Name()).Err())
+		requireLost(t, h.Unlock(t.Context()))
+		requireLost(t, l.Unlock(h.Context()))
+		require.Empty(t, leftKeys(t, server.Client(t), t.Name()))
+	})
 }
 
 func requireLost(t *testing.T, err error) {

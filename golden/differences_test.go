@@ -13,18 +13,8 @@ var differences = []record.Difference{
 		Ours:    []string{"unlock when not held: holdfast: not held: \"n\": expired or lost"},
 		Why:     "an error, and it says what became of the hold",
 	},
-	{
-		Section: "NonReentrantLock", Step: "tryLock of the holder",
-		Theirs: []string{"its holder tries again: IllegalMonitorStateException: Lock 'n' is non-reentrant and is already held"},
-		Ours:   []string{"its holder tries again: holdfast: owner holds it already: \"n\", and this lock is not re-entrant"},
-		Why:    "an error, ErrReentry",
-	},
-	{
-		Section: "NonReentrantFairLock", Step: "tryLock of the holder",
-		Theirs: []string{"its holder tries again: IllegalMonitorStateException: Lock 'n' is non-reentrant and is already held"},
-		Ours:   []string{"its holder tries again: holdfast: owner holds it already: \"n\", and this lock is not re-entrant"},
-		Why:    "an error, ErrReentry",
-	},
+	heldAlready("NonReentrantLock"),
+	heldAlready("NonReentrantFairLock"),
 	{
 		Section: "RFencedLock", Step: "lock again",
 		Theirs: []string{"token at re-entry 2, getToken 2", "key redisson_lock_token:{n} | string | no ttl | 2"},
@@ -139,3 +129,12 @@ const (
 	queueEnds     = "if all who wait die and nobody comes by again, the queue goes a day after the last place was kept"
 	renewedPermit = "a permit without a lease is renewed, instead of lasting for ever: a process that dies gives its permits back"
 )
+
+func heldAlready(section string) record.Difference {
+	return record.Difference{
+		Section: section, Step: "tryLock of the holder",
+		Theirs: []string{"its holder tries again: IllegalMonitorStateException: Lock 'n' is non-reentrant and is already held"},
+		Ours:   []string{"its holder tries again: holdfast: owner holds it already: \"n\", and this lock is not re-entrant"},
+		Why:    "an error, ErrReentry",
+	}
+}

@@ -42,17 +42,12 @@ func (h *Hub) serving(ctx context.Context) (addr string, err error) {
 // follow looks until the link has no connection any more, or the server doesn't tell.
 // There is one at a time: a look may take as long as a read, and longer than sessions.
 func (l *link) follow() {
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.following = false
-	}()
 	ctx := l.tasks.Context()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		connected, look := l.isQuiet(time.Now())
-		if !connected {
+		goOn, look := l.due(time.Now())
+		if !goOn {
 			return
 		}
 		if look {
@@ -61,10 +56,12 @@ func (l *link) follow() {
 			switch {
 			case err == nil:
 				l.servedBy(at)
-			case errors.Is(err, errNowhere):
+			case errors.Is(err, errNowhere), errors.As(err, &said) && !redis.IsLoadingError(err) && !redis.HasErrorPrefix(err, "BUSY"):
+				// It may not: asking again would fill the server's log.
+				l.mu.Lock()
+				l.following = false
+				l.mu.Unlock()
 				return
-			case errors.As(err, &said) && !redis.IsLoadingError(err) && !redis.HasErrorPrefix(err, "BUSY"):
-				return // it may not: asking again would fill the server's log
 			}
 		}
 		select {
@@ -75,12 +72,15 @@ func (l *link) follow() {
 	}
 }
 
-// isQuiet reports whether there is a connection, and whether somebody waits for a
-// message and none has come for a while, or where commands go isn't known yet.
-func (l *link) isQuiet(now time.Time) (connected, quiet bool) {
+// due reports whether to go on, as long as there is a connection, and whether to look:
+// somebody waits for a message and none has come for a while, or where commands go
+// isn't known yet. Who may not go on doesn't follow any more, in the same moment: the
+// next connection begins another.
+func (l *link) due(now time.Time) (goOn, look bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.begun.IsZero(), l.server == "" || len(l.topics) > 0 && now.Sub(l.lastRead) >= lookEvery
+	l.following = !l.begun.IsZero()
+	return l.following, l.server == "" || len(l.topics) > 0 && now.Sub(l.lastRead) >= lookEvery
 }
 
 func (l *link) servedBy(addr string) {

@@ -35,8 +35,8 @@ import (
 // majorities can share it. See docs/quorum.md.
 //
 // An Unlock of a member by its own Locker takes it out of the quorum's hold; if it is
-// taken again by itself, that is left alone. A hold is given back without the members' own Unlock,
-// which a type around a lock may have.
+// taken again by itself, that is left alone. A hold is given back without the members'
+// own Unlock, which a type around a lock may have.
 //
 // Hold.Detach is ErrInvalid, since its members belong to several clients, and the
 // fencing token is 0.

@@ -274,16 +274,18 @@ func TestLimiterStampsOfJava(t *testing.T) {
 func TestLimiterRelease(t *testing.T) {
 	const rate, per = 5, 2 * time.Second
 	// three acquires all, gives all back, acquires all again half an interval later,
-	// and once more as soon as that is possible.
-	three := func(t *testing.T, name string, acquire, release func() error) (second, third grant) {
+	// without a wait, and once more as soon as that is possible.
+	three := func(t *testing.T, name string, acquire, try, release func() error) (second, third grant) {
 		t.Helper()
 		end := recorded(t, name)
 		require.NoError(t, acquire())
 		require.NoError(t, release())
 		rdb := server.Client(t)
-		half := rdb.Time(t.Context()).Val().Add(per / 2)
+		now, err := rdb.Time(t.Context()).Result()
+		require.NoError(t, err)
+		half := now.Add(per / 2)
 		redistest.Eventually(t, prompt, func() bool { return rdb.Time(t.Context()).Val().After(half) }, "half an interval")
-		require.NoError(t, acquire())
+		require.NoError(t, try(), "what was given back is free")
 		require.NoError(t, acquire())
 		grants := end()
 		require.Len(t, grants, 3)
@@ -295,6 +297,10 @@ func TestLimiterRelease(t *testing.T) {
 		require.True(t, redisson.Get[bool](l.Call("trySetRate", "OVERALL", rate, redisson.D(per))))
 		second, third := three(t, t.Name(),
 			func() error { return l.Call("acquire", rate).Err() },
+			func() error {
+				require.True(t, redisson.Get[bool](l.Call("tryAcquire", rate)))
+				return nil
+			},
 			func() error { return l.Call("release", rate).Err() })
 		require.Less(t, third.made.Sub(second.made), per, "Redisson has been mended: docs/redisson.md says otherwise")
 	})
@@ -305,6 +311,7 @@ func TestLimiterRelease(t *testing.T) {
 		require.NoError(t, err)
 		second, third := three(t, t.Name(),
 			func() error { return l.Acquire(t.Context(), rate) },
+			func() error { return l.TryAcquire(t.Context(), rate) },
 			func() error { return l.Release(t.Context(), rate) })
 		require.GreaterOrEqual(t, third.made.Sub(second.made), per-time.Millisecond, "stamps are whole milliseconds")
 	})

@@ -227,17 +227,15 @@ func (g *group) verdict(each []error) error {
 // lossFirst joins errors, those of losses before others: then the first NotHeldError
 // that errors.As finds says Lost wherever errors.Is finds ErrLost.
 func lossFirst(each []error) error {
-	each = slices.Clone(each)
-	slices.SortStableFunc(each, func(a, b error) int {
-		switch x, y := errors.Is(a, errs.ErrLost), errors.Is(b, errs.ErrLost); {
-		case x == y:
-			return 0
-		case x:
-			return -1
+	var losses, others []error
+	for _, err := range each {
+		if errors.Is(err, errs.ErrLost) {
+			losses = append(losses, err)
+		} else {
+			others = append(others, err)
 		}
-		return 1
-	})
-	return errors.Join(each...)
+	}
+	return errors.Join(append(losses, others...)...)
 }
 
 func (g *group) extend(ctx context.Context, d time.Duration) error {

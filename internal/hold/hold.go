@@ -84,8 +84,8 @@ func (h *Hold) ExpiresAt() time.Time {
 // caller; ErrDenied if Redis refused; ErrClosed. When ctx ends meanwhile, other
 // than by the end of a hold, the caller leaves with ErrUncertain and the context's
 // error. Of a multi lock all members are given back, whatever becomes of the others,
-// and their errors joined, losses first; of a quorum lock too, with an error only if no majority
-// was given back.
+// and their errors joined, losses first; of a quorum lock too, with an error only if
+// no majority was given back.
 func (h *Hold) Unlock(ctx context.Context) error {
 	if h.group != nil {
 		return h.group.unlock(ctx)
