@@ -187,7 +187,13 @@ func (b *bench) idle(t *testing.T) {
 	t.Helper()
 	open, _ := b.subscriptions()
 	require.Zero(t, open, "subscriptions are left")
-	require.Empty(t, b.lines.byKey, "lines are left")
+	for _, l := range b.lines.byKey {
+		require.Same(t, b.lines.resting, l, "lines are left")
+		require.Nil(t, l.sub, "what rests hears nothing")
+		require.Nil(t, l.first)
+		require.Nil(t, l.last)
+		require.Nil(t, l.opener.next, "nor does it keep who stood there")
+	}
 }
 
 // lock is a server with one lock.

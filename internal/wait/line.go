@@ -12,6 +12,9 @@ import (
 type lines struct {
 	mu    sync.Mutex
 	byKey map[lineKey]*line
+	// resting is the line that emptied last. It stays, so that a name which is locked
+	// again and again doesn't make one each time.
+	resting *line
 }
 
 // lineKey is a name, and the number of permits that is wanted of it: 0 where
@@ -22,11 +25,12 @@ type lineKey struct {
 }
 
 // line is where goroutines of one client that want the same name stand. Only
-// the first asks Redis. It goes when the last one leaves.
+// the first asks Redis. It rests when the last one leaves, and goes when the next line
+// comes to rest.
 type line struct {
 	key lineKey
 
-	opener      place // of who made the line: it is one allocation with it
+	opener      place // of who finds the line empty
 	mu          sync.Mutex
 	first, last *place
 	sub         Subscription
@@ -46,6 +50,7 @@ type line struct {
 type place struct {
 	line       *line
 	turn       chan struct{} // closed when it is first
+	opens      bool          // nobody stood there before it
 	prev, next *place
 }
 
@@ -56,39 +61,51 @@ var (
 
 func init() { close(open) }
 
-// standing reports whether anybody stands in a line.
-func (ls *lines) standing(key lineKey) bool {
+// standing answers a line if anybody stands in it, else nil.
+func (ls *lines) standing(key lineKey) *line {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.byKey[key] != nil
+	if r := ls.resting; r != nil && (r.key == key || len(ls.byKey) == 1) {
+		return nil // without a look at the map, nearly always
+	}
+	return ls.byKey[key]
 }
 
+// join answers a place at the end of a line, which it opens if nobody stood there.
 func (ls *lines) join(key lineKey) *place {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.byKey[key]
+	l := ls.resting
+	if l == nil || l.key != key {
+		l = ls.byKey[key]
+	}
 	if l == nil {
 		if ls.byKey == nil {
 			ls.byKey = make(map[lineKey]*line)
 		}
-		l = &line{key: key, known: Outcome{TTL: -1}, err: errNoAnswerYet}
+		l = &line{key: key}
 		ls.byKey[key] = l
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &l.opener
-	if l.last == nil {
-		p.line, p.turn = l, open
-		l.first = p
-	} else {
-		p = &place{line: l, turn: make(chan struct{}), prev: l.last}
-		l.last.next = p
+	if l.first == nil {
+		if l == ls.resting {
+			ls.resting = nil
+		}
+		// Whoever came too late for those who stood here may have poked it since.
+		l.known, l.err, l.neighbour, l.poke, l.poked = Outcome{TTL: -1}, errNoAnswerYet, false, nil, false
+		l.opener = place{line: l, turn: open, opens: true}
+		l.first, l.last = &l.opener, &l.opener
+		return l.last
 	}
+	p := &place{line: l, turn: make(chan struct{}), prev: l.last}
+	l.last.next = p
 	l.last = p
 	return p
 }
 
-func (ls *lines) leave(p *place, granted bool) {
+// leave gives a place up. out is what its waiter was granted, if it was.
+func (ls *lines) leave(p *place, out Outcome) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := p.line
@@ -105,17 +122,31 @@ func (ls *lines) leave(p *place, granted bool) {
 	} else {
 		p.next.prev = p.prev
 	}
+	p.prev, p.next = nil, nil // the opener is the line's own, and must not keep the others
 	if l.first == nil {
-		delete(ls.byKey, l.key)
-		if l.sub != nil {
-			l.sub.Close()
-		}
+		ls.restLocked(l)
 		return
 	}
+	if out.Granted {
+		// TTL is the lease that it was just given.
+		l.known, l.err = Outcome{TTL: out.TTL, Free: l.known.Free}, nil
+	}
 	if first {
-		l.neighbour = granted && l.sub != nil && isClosed(l.sub.Ready())
+		l.neighbour = out.Granted && l.key.wanted == 0 && l.sub != nil && isClosed(l.sub.Ready())
 		close(l.first.turn)
 	}
+}
+
+// restLocked lets a line rest in which nobody stands. It needs the line's mu, too.
+func (ls *lines) restLocked(l *line) {
+	if l.sub != nil {
+		l.sub.Close()
+		l.sub = nil
+	}
+	if ls.resting != nil {
+		delete(ls.byKey, ls.resting.key)
+	}
+	ls.resting = l
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -162,15 +193,10 @@ func (l *line) listens() bool {
 	return l.sub != nil && isClosed(l.sub.Ready())
 }
 
-// learn notes what Redis answered the first in line.
+// learn notes what Redis answered the first in line, who was not granted.
 func (l *line) learn(out Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if out.Granted {
-		// TTL is the lease that the first was just given.
-		l.known, l.err = Outcome{TTL: out.TTL, Free: l.known.Free}, nil
-		return
-	}
 	if err != nil && !errors.Is(err, errs.ErrUnavailable) {
 		return // concerns that one caller, not the name
 	}
@@ -196,10 +222,7 @@ func (l *line) takenByNeighbour() bool {
 // heard says that a notification was published: then a line whose subscription
 // stands needs no more.
 func (l *Loop) Released(key string, heard bool) {
-	l.lines.mu.Lock()
-	ln := l.lines.byKey[lineKey{name: key}]
-	l.lines.mu.Unlock()
-	if ln != nil {
+	if ln := l.lines.standing(lineKey{name: key}); ln != nil {
 		ln.released(heard)
 	}
 }

@@ -120,18 +120,20 @@ func (l *Loop) Acquire(ctx context.Context, s Spec) error {
 	}
 	if s.Line != "" {
 		k := lineKey{s.Line, s.Wanted}
-		if s.Wanted > 0 && !l.lines.standing(k) {
+		if s.Wanted > 0 && l.lines.standing(k) == nil {
 			if done, err := w.ahead(); done {
 				return err
 			}
 		}
 		w.place = l.lines.join(k)
-		defer func() { w.leave() }()
-		switch err := w.awaitTurn(); {
-		case errors.Is(err, errServed):
-			return nil
-		case err != nil:
-			return err
+		defer w.leave()
+		if !w.place.opens {
+			switch err := w.awaitTurn(); {
+			case errors.Is(err, errServed):
+				return nil
+			case err != nil:
+				return err
+			}
 		}
 	}
 	return w.loop()
@@ -196,7 +198,7 @@ type waiter struct {
 	place    *place           // in the local line; nil without one
 	sub      Subscription
 	tried    bool
-	granted  bool
+	granted  Outcome // if it was
 	refusals int
 	// asked: it was refused before it stood in line, with this answer.
 	asked bool
@@ -265,7 +267,7 @@ func (w *waiter) overInLine() error {
 	defer cancel()
 	out, err := w.Try.Try(ctx, time.Now().Add(left))
 	if err == nil && out.Granted {
-		w.granted = true
+		w.granted = out
 		return errServed
 	}
 	return w.late(out, w.ours(err))
@@ -287,7 +289,7 @@ func (w *waiter) late(out Outcome, last error) error {
 // taken; otherwise it tries by itself: this is how a wake-up is handed on.
 func (w *waiter) leave() {
 	if w.place != nil {
-		w.lines.leave(w.place, w.granted && w.Wanted == 0)
+		w.lines.leave(w.place, w.granted)
 	}
 }
 
@@ -349,14 +351,15 @@ func (w *waiter) loop() error {
 		if last != nil {
 			pause = firstPause
 		}
-	case w.place != nil && w.place.line.takenByNeighbour():
+	case w.place == nil, w.place.opens:
+	case w.place.line.takenByNeighbour():
 		// The one before us in line has just got it, and what is published
 		// since arrives: asking would tell us what we know.
 		try = false
 		out, _ = w.place.line.lastKnown()
 		sub, poke = w.listen()
 		wake = sub.Wake()
-	case w.place != nil && w.place.line.listens():
+	case w.place.line.listens():
 		// So it is for the first try already, and needs no second one.
 		sub, poke = w.listen()
 		wake = sub.Wake()
@@ -366,7 +369,6 @@ func (w *waiter) loop() error {
 			out, last = w.try()
 			switch {
 			case last == nil && out.Granted:
-				w.granted = true
 				return nil
 			case last != nil && !script.Temporary(last):
 				return last
@@ -456,8 +458,10 @@ func (w *waiter) try() (Outcome, error) {
 	}
 	w.tried = true
 	out, err := w.Try.Try(ctx, until)
-	err = w.ours(err)
-	if w.place != nil {
+	switch err = w.ours(err); {
+	case err == nil && out.Granted:
+		w.granted = out
+	case w.place != nil:
 		w.place.line.learn(out, err)
 	}
 	return out, err
@@ -480,7 +484,6 @@ func (w *waiter) lastTry(unseen bool, out Outcome, last error) error {
 	}
 	out, err := w.try()
 	if err == nil && out.Granted {
-		w.granted = true
 		return nil
 	}
 	return w.late(out, err)
