@@ -127,6 +127,28 @@ func TestDroppedHoldOfALivingContext(t *testing.T) {
 	require.NoError(t, ctx.Err())
 }
 
+// A lease that nobody renews goes on without what its caller had in the context.
+func TestDroppedHoldLetsItsContextGo(t *testing.T) {
+	t.Parallel()
+	l := connect(t).Lock(t.Name())
+	gone := make(chan struct{})
+	func() {
+		big := new([1 << 20]byte)
+		runtime.AddCleanup(big, func(c chan struct{}) { close(c) }, gone)
+		_, err := l.TryLock(context.WithValue(context.Background(), traceID{}, big), holdfast.Lease(never))
+		require.NoError(t, err)
+	}()
+	collected(t, "the value in the context", func() bool {
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	})
+	require.True(t, exists(t, server.Client(t), t.Name()))
+}
+
 // A hold whose owner is still known is renewed, whatever became of the Hold:
 // Redisson's habit.
 func TestDroppedHoldWithALivingOwner(t *testing.T) {

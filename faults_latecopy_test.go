@@ -283,6 +283,71 @@ func TestLateCopyOfACallThatGaveUp(t *testing.T) {
 	}
 }
 
+// The marker of a request serves the next one if no copy of it can be under way. A
+// name that stands for a copy, in Redis or on its way there, never comes again.
+func TestMarkerServesAgain(t *testing.T) {
+	p, c := connectVia(t, server, readTimeout(300*time.Millisecond), holdfast.WithLease(never))
+	var mu sync.Mutex
+	var sent []string // markers, in order
+	p.Add(faultproxy.Rule{Match: func(cmd []string) bool {
+		if anyScript(cmd) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, cmd[4])
+		}
+		return false
+	}})
+	markers := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { sent = nil }()
+		return sent
+	}
+	l := c.Lock(t.Name())
+	pair := func() {
+		t.Helper()
+		h, err := l.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
+	}
+	pair()
+	pair()
+	first := markers()
+	require.Len(t, first, 4)
+	used := map[string]bool{}
+	require.Equal(t, []string{first[0], first[0], first[0], first[0]}, first)
+
+	for copied, file := range []string{"acquire.lua", "release.lua"} {
+		p.Add(faultproxy.Rule{Match: sending(t, file), Times: 1, Do: faultproxy.DropReply})
+		pair()
+		all := markers()
+		require.Len(t, all, 3)
+		require.Equal(t, all[copied], all[copied+1], "a copy bears its request's marker")
+		used[all[copied]] = true
+		pair()
+		next := markers()
+		require.NotContains(t, used, next[0], "after %s", file)
+		require.Equal(t, next[0], next[1])
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	arrives := make(chan struct{})
+	late := p.Add(faultproxy.Rule{Match: sending(t, "acquire.lua"), Times: 1, Do: faultproxy.HoldRequest(arrives)})
+	left := async(func() (*holdfast.Hold, error) { return l.Lock(ctx) })
+	<-late.Done()
+	cancel()
+	require.ErrorIs(t, await(t, left, prompt, "the caller leaves").err, context.Canceled)
+	pair()
+	all := markers()
+	require.NotContains(t, all[1:], all[0], "its caller has left")
+	rdb := server.Client(t)
+	eventually(t, "what was asked for is undone", func() bool { return exists(t, rdb, all[0]) })
+	pair()
+	require.NotContains(t, markers(), all[0])
+	close(arrives)
+}
+
 // With one answer in twenty lost, thousands of lock-unlock pairs come out right.
 func TestPairsOverALossyLink(t *testing.T) {
 	const workers, pairs, names = 20, 100, 10

@@ -98,8 +98,9 @@ func configure(opts []LockOption) (c config) {
 // fail at once with ErrReentry, instead of entering it once more.
 func NonReentrant() LockOption { return func(c *config) { c.nonReentrant = true } }
 
-// Lock is the re-entrant lock: Redisson's RLock, on the same keys. It has no state of its own: any number of objects for
-// one name, in any number of goroutines, are one lock.
+// Lock is the re-entrant lock: Redisson's RLock, on the same keys. Any number of
+// objects for one name, in any number of goroutines, are one lock; one that is used
+// again keeps what makes its next call cheaper, nothing else.
 type Lock struct {
 	ref
 	m *hold.Mutex

@@ -36,6 +36,7 @@ type Expirable struct {
 type expirable struct {
 	c      *counter
 	ledger *ledger
+	leased lease.Subject // its permits
 }
 
 // NewExpirable makes a semaphore on a client's services. Users call
@@ -45,7 +46,8 @@ func NewExpirable(s *hold.Services, name string) *Expirable {
 	// A line beside that of plain permits under the name: its first knows of leases.
 	c.line = permitsKey(c.RedisKey())
 	c.more = []any{c.line}
-	return &Expirable{&expirable{c: c, ledger: ledgerOf(s)}}
+	leased := lease.Subject{Name: name, Key: c.RedisKey(), Kind: HandleKind}
+	return &Expirable{&expirable{c: c, ledger: ledgerOf(s), leased: leased}}
 }
 
 // permitsKey is the key of the permits in use.

@@ -81,10 +81,9 @@ func (l *ledger) add(ctx context.Context, e *expirable, ids []id, asked time.Tim
 	}
 	for n, i := range ids {
 		r := &record{expirable: e, id: i, since: asked}
-		r.lease.Kind = HandleKind
 		p := &Permit{record: r}
 		p.ctx.Context, p.ctx.record = ctx, r
-		r.lease.Name, r.lease.Key, r.lease.Field, r.lease.Holder = e.c.Name(), e.c.RedisKey(), i.String(), r
+		r.lease.Subject, r.lease.Field, r.lease.Holder = &e.leased, i.String(), r
 		if renewed {
 			r.lease.Renew = renewal
 		}

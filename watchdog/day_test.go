@@ -45,7 +45,7 @@ func TestDayOfThousandHolds(t *testing.T) {
 		var renewal lease.Renewal
 		all := make([]*lease.Lease, holds)
 		for i := range all {
-			l := &lease.Lease{Name: strconv.Itoa(i), Key: strconv.Itoa(i), Field: "c:o", Holder: &k, Renew: &renewal}
+			l := &lease.Lease{Subject: &lease.Subject{Name: strconv.Itoa(i), Key: strconv.Itoa(i)}, Field: "c:o", Holder: &k, Renew: &renewal}
 			l.Extend(time.Now(), lasts)
 			all[i], times[l] = l, new(atomic.Int64)
 		}

@@ -35,7 +35,7 @@ func ExampleWatchdog() {
 		Log:   slog.New(slog.DiscardHandler),
 	})
 	p := printer{make(chan struct{})}
-	l := &lease.Lease{Name: "order:42", Renew: &lease.Renewal{}, Holder: p}
+	l := &lease.Lease{Subject: &lease.Subject{Name: "order:42"}, Renew: &lease.Renewal{}, Holder: p}
 	l.Extend(time.Now(), time.Minute)
 	w.Keep(l)
 	<-p.told

@@ -2,17 +2,41 @@ package watchdog
 
 import (
 	"container/heap"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/lease"
 )
 
 // schedule sets when to look at a lease next, from its renewal and deadline.
 func schedule(l *lease.Lease) {
+	scheduleBefore(l, l.Deadline())
+}
+
+func scheduleBefore(l *lease.Lease, deadline time.Time) {
 	w := &l.Watch
-	w.Next = l.Deadline()
+	w.Next = deadline
 	if !w.Parked && !w.RenewAt.IsZero() && w.RenewAt.Before(w.Next) {
 		w.Next = w.RenewAt
 	}
+}
+
+// fresh are the leases that were kept since the last look: many are stopped before the
+// next, and never come into the heap. Their places count down from -1.
+type fresh []*lease.Lease
+
+func (f *fresh) add(l *lease.Lease) {
+	*f = append(*f, l)
+	l.Watch.Place = -len(*f)
+}
+
+func (f *fresh) remove(l *lease.Lease) {
+	all, i := *f, -l.Watch.Place-1
+	last := len(all) - 1
+	all[i] = all[last]
+	all[i].Watch.Place = -i - 1
+	all[last] = nil // so that it can be collected
+	*f = all[:last]
+	l.Watch.Place = 0
 }
 
 // leases is a heap, the one to look at first at the front.

@@ -62,6 +62,7 @@ type Watchdog struct {
 	// lease's own. LeaseEnded is never called under it.
 	mu     sync.Mutex
 	heap   leases
+	fresh  fresh // kept since the last look; each look puts them into the heap first
 	flying []*batch
 	stuck  int            // of those in flying
 	parked []*lease.Lease // due, but without a place in flight
@@ -97,15 +98,19 @@ func New(cfg Config) *Watchdog {
 func (w *Watchdog) Keep(l *lease.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if l.Watch.Place > 0 || l.Over() {
+	if l.Watch.Place != 0 {
+		return
+	}
+	deadline, trust, over := l.State()
+	if over {
 		return
 	}
 	l.Watch = lease.Watch{Sent: l.Watch.Sent} // answers to earlier ones may still come
 	if l.Renew != nil {
-		l.Watch.RenewAt = l.Asked().Add(w.period)
+		l.Watch.RenewAt = deadline.Add(w.period - trust)
 	}
-	schedule(l)
-	heap.Push(&w.heap, l)
+	scheduleBefore(l, deadline)
+	w.fresh.add(l)
 	w.used = true
 	w.nudgeLocked(l.Watch.Next)
 }
@@ -123,7 +128,7 @@ func (w *Watchdog) Stop(l *lease.Lease) {
 func (w *Watchdog) Reschedule(l *lease.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if l.Watch.Place > 0 {
+	if l.Watch.Place != 0 {
 		w.moveLocked(l)
 	}
 }
@@ -132,18 +137,23 @@ func (w *Watchdog) Reschedule(l *lease.Lease) {
 func (w *Watchdog) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.heap)
+	return len(w.heap) + len(w.fresh)
 }
 
 func (w *Watchdog) dropLocked(l *lease.Lease) {
-	if l.Watch.Place > 0 {
-		heap.Remove(&w.heap, l.Watch.Place-1)
+	switch place := l.Watch.Place; {
+	case place > 0:
+		heap.Remove(&w.heap, place-1)
+	case place < 0:
+		w.fresh.remove(l)
 	}
 }
 
 func (w *Watchdog) moveLocked(l *lease.Lease) {
 	schedule(l)
-	heap.Fix(&w.heap, l.Watch.Place-1)
+	if l.Watch.Place > 0 {
+		heap.Fix(&w.heap, l.Watch.Place-1)
+	}
 	w.nudgeLocked(l.Watch.Next)
 }
 
@@ -204,6 +214,11 @@ func (w *Watchdog) look(now time.Time) (t todo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var due, seen []*lease.Lease
+	for i, l := range w.fresh {
+		w.fresh[i] = nil // so that it can be collected
+		heap.Push(&w.heap, l)
+	}
+	w.fresh = w.fresh[:0]
 	w.noticeLocked(now)
 	w.giveUpPlacesLocked(now)
 	horizon := now
@@ -329,7 +344,7 @@ func (w *Watchdog) landedLocked(b *batch) {
 func (w *Watchdog) unparkLocked() {
 	for _, l := range w.parked {
 		l.Watch.Parked = false
-		if l.Watch.Place > 0 {
+		if l.Watch.Place != 0 {
 			w.moveLocked(l)
 		}
 	}

@@ -81,7 +81,7 @@ func (b *bench) close() {
 
 // take makes a lease that was just granted, and has it kept.
 func (b *bench) take(renewed bool) *lease.Lease {
-	l := &lease.Lease{Name: "n", Key: "n", Field: "c:o", Holder: b}
+	l := &lease.Lease{Subject: &lease.Subject{Name: "n", Key: "n"}, Field: "c:o", Holder: b}
 	if renewed {
 		l.Renew = &b.renewal
 	}
@@ -257,7 +257,7 @@ func TestA09StopAndKeepCantOvertake(t *testing.T) {
 		for range 200 {
 			wg.Go(func() {
 				for range 20 {
-					l := &lease.Lease{Name: "n", Holder: b, Renew: &b.renewal}
+					l := &lease.Lease{Subject: &lease.Subject{Name: "n"}, Holder: b, Renew: &b.renewal}
 					l.Extend(time.Now(), leaseTime)
 					var both sync.WaitGroup
 					both.Go(func() { b.Keep(l) })

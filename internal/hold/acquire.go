@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/errs"
@@ -29,18 +30,25 @@ type attempt struct {
 	renewed bool
 	waits   bool
 	tried   bool
+	left    bool      // the hold is recorded, the turn given and the entry left
+	behind  bool      // a try goes on behind the caller
 	asked   time.Time // of the grant
 	token   int64     // that the grant carries, if the lock is fenced
 	failure script.Failure
 	queue   queue
 }
 
+// attempts are over, and empty. Nothing leads to one that was served: what goes on
+// behind a caller has the entry's turn, so that no grant can follow it in that call.
+var attempts = sync.Pool{New: func() any { return new(attempt) }}
+
 // granted is what an acquire script was answered.
 type granted struct {
 	reply  script.Reply
 	token  int64
-	marker any // of the request
-	before int // holds that the owner had when it was asked
+	marker any     // of the request
+	spare  *marker // the same, if it may be used again; see usual
+	before int     // holds that the owner had when it was asked
 }
 
 func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold, error) {
@@ -51,18 +59,42 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 	if err != nil {
 		return nil, err
 	}
-	t, err := m.ownerOrMint(ctx)
+	if m.err != nil {
+		return nil, m.err
+	}
+	h, err := newHold(ctx, !o.LeaseSet)
 	if err != nil {
 		return nil, err
 	}
-	e := m.enter(t)
-	defer e.exit()
-
 	began := m.clock()
-	a := &attempt{Mutex: m, entry: e, owner: t, lease: m.Lease, renewed: true}
+	e, in := m.enter(h.ctx.token)
+	a := attempts.Get().(*attempt)
+	*a = attempt{Mutex: m, entry: e, owner: h.ctx.token, lease: m.Lease, renewed: true}
 	if o.LeaseSet {
 		a.lease, a.renewed = o.Lease, false
 	}
+	defer func() {
+		switch {
+		case !a.left: // also after a panic of the caller's Backoff
+			e.exit()
+		case !a.behind:
+			*a = attempt{}
+			attempts.Put(a)
+		}
+	}()
+	r, err := a.acquire(ctx, o, forever, in)
+	e.tellAsked(began, err)
+	if err != nil {
+		return nil, err
+	}
+	h.begin(r)
+	return h, nil
+}
+
+// acquire asks until it has the lock, and leaves the entry then. in says that the
+// owner has it already.
+func (a *attempt) acquire(ctx context.Context, o Options, forever, in bool) (*record, error) {
+	m, e := a.Mutex, a.entry
 	spec := wait.Spec{
 		Name:    m.name,
 		Line:    m.key,
@@ -77,38 +109,23 @@ func (m *Mutex) acquire(ctx context.Context, opts []Option, forever bool) (*Hold
 		spec.Refresh = m.leaver.Refresh()
 	}
 	a.join(&spec)
-	if e.count() > 0 || m.kind.Queues() || e.inOther() {
+	if in || m.queues {
 		spec.Line = "" // a re-entry must not stand behind those it keeps out
 	}
-	r := &record{entry: e}
-	h := newHold(ctx, r, t)
-	err = m.Loop.Acquire(ctx, spec)
+	err := m.Loop.Acquire(ctx, spec)
 	a.quit(ctx, err == nil)
 	if err != nil {
 		a.leave(ctx, err)
-		e.tellAsked(began, err)
 		return nil, err
 	}
-	r.token = a.token
-	if !e.add(r, a.asked, a.lease, a.renewed) {
+	r := e.add(grant{a.asked, a.lease, a.renewed, a.token})
+	if r == nil {
 		a.settleBehind(granted{reply: script.Reply{Err: errs.ErrClosed, MaybeRan: true}})
-		err := fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
-		e.tellAsked(began, err)
-		return nil, err
+		return nil, fmt.Errorf("%w: %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e.giveTurn()
-	e.tellAsked(began, nil)
-	return h, nil
-}
-
-func (m *Mutex) ownerOrMint(ctx context.Context) (*owner.Token, error) {
-	if m.err != nil {
-		return nil, m.err
-	}
-	if t := owner.From(ctx); t != nil {
-		return t, t.Check()
-	}
-	return owner.Mint(), nil
+	a.left = true
+	e.leave()
+	return r, nil
 }
 
 // Try implements wait.Trier: it asks Redis once. After a grant the entry's turn
@@ -126,10 +143,11 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 	}
 	var g granted
 	if ctx.Done() == nil {
-		g = a.ask(ctx, until, place)
+		a.ask(ctx, until, place, &g)
 	} else {
 		q := &question{attempt: a, ctx: ctx, until: until, place: place}
 		if !a.Tasks.Call(ctx.Done(), q) {
+			a.behind = true
 			return wait.Outcome{}, a.Gone(ctx, "lock", a.name, &a.failure)
 		}
 		g = q.granted
@@ -141,6 +159,7 @@ func (a *attempt) Try(ctx context.Context, until time.Time) (wait.Outcome, error
 		}
 		return wait.Outcome{}, fmt.Errorf("holdfast: lock %s: %w", errs.Quote(a.name), g.reply.Err)
 	}
+	a.answered(g.spare, g.reply)
 	switch n := g.reply.Int(); n {
 	case grantedFirst, grantedAgain:
 		if n == grantedFirst && g.before > 0 {
@@ -187,34 +206,56 @@ type question struct {
 }
 
 // Run implements task.Op.
-func (q *question) Run() { q.granted = q.ask(q.ctx, q.until, q.place) }
+func (q *question) Run() { q.ask(q.ctx, q.until, q.place, &q.granted) }
 
 // Abandoned implements task.Op.
 func (q *question) Abandoned() { q.settle(q.granted) }
 
 // ask sends the acquire script, and again if its grant came too late to trust.
-func (a *attempt) ask(ctx context.Context, until time.Time, place Place) granted {
+func (a *attempt) ask(ctx context.Context, until time.Time, place Place, g *granted) {
 	stale := false
 	for i := 1; ; i++ {
-		args := a.args()
-		g := granted{marker: args.Marker, before: a.entry.count()}
-		args.Field, args.Count, args.Lease, args.Waits, args.Place = a.entry.fieldArg, g.before+1, a.lease, a.waits, place
-		a.fence(&args)
-		g.reply, g.token = readToken(a.Runner.Do(ctx, time.Now(), until, a.kind.Acquire(args).Noting(&a.failure).Replicated(isGrant)))
+		*g = granted{before: a.entry.count()}
+		c := a.request(g, place)
+		g.reply = a.Runner.Do(ctx, time.Now(), until, c.Noting(&a.failure).Replicated(isGrant))
+		g.readToken()
 		if g.reply.Err != nil {
 			a.entry.written = unknown
 			g.reply.MaybeRan = g.reply.MaybeRan || g.reply.HalfRan || stale // the one before was granted
 			if errors.Is(g.reply.Err, errs.ErrNotReplicated) {
 				// Redis answers: nothing is left when the caller learns of it.
-				g.reply.MaybeRan = a.takeBack(g, a.Patience) != nil
+				g.reply.MaybeRan = a.takeBack(*g, a.Patience) != nil
 			}
-			return g
+			return
 		}
-		stale = g.isGrant() && !time.Now().Before(g.reply.Asked.Add(a.lease-lease.Margin(a.lease)))
+		stale = g.isGrant() && time.Since(g.reply.Asked) >= a.lease-lease.Margin(a.lease)
 		if !stale || i == staleTries || a.lease < shortestTrue || ctx.Err() != nil {
-			return g
+			return
 		}
 	}
+}
+
+// request is the acquire script's, for one hold more than there are.
+func (a *attempt) request(g *granted, place Place) script.Call {
+	asUsual := !a.usual.none && g.before == 0 && a.lease == a.Lease
+	if asUsual {
+		g.spare = a.spareMarker()
+		g.marker = g.spare.arg
+		if c := a.usual.acquire.Load(); c != nil {
+			return c.Again(g.marker, a.entry.fieldArg)
+		}
+	} else {
+		g.marker = a.Runner.NewMarker(a.marker)
+	}
+	args := a.argsWith(g.marker)
+	args.Field, args.Count, args.Lease, args.Waits, args.Place = a.entry.fieldArg, g.before+1, a.lease, a.waits, place
+	a.fence(&args)
+	c := a.kind.Acquire(args)
+	if asUsual {
+		a.usual.acquire.Store(&c)
+		c = c.Again(g.marker, a.entry.fieldArg) // somebody's hook may change what is sent
+	}
+	return c
 }
 
 func (g granted) isGrant() bool { return g.reply.Err == nil && isGrant(g.reply.Val) }

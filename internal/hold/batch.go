@@ -101,7 +101,7 @@ func takeAll(ctx context.Context, t *owner.Token, name string, locks []*Mutex, o
 		return nil, 0, err
 	}
 	for _, m := range locks {
-		e := m.enter(t)
+		e, _ := m.enter(t)
 		defer e.exit()
 		b.entries = append(b.entries, e)
 	}
@@ -233,14 +233,14 @@ func (b *batch) refusal(ctx context.Context, a answer) error {
 func (b *batch) record(ctx context.Context, t *owner.Token, a answer) ([]*Hold, int, error) {
 	holds := make([]*Hold, len(b.entries))
 	for i, e := range b.entries {
-		r := &record{entry: e}
-		holds[i] = newHold(ctx, r, t)
+		holds[i] = holdOf(ctx, t)
 		e.written = a.before[i] + 1
-		if e.add(r, a.Asked, b.lease, b.renewed) {
+		if r := e.add(grant{asked: a.Asked, lease: b.lease, renewed: b.renewed}); r != nil {
+			holds[i].begin(r)
 			continue
 		}
 		for _, h := range holds[:i] {
-			if h.record.entry.take(h.record, time.Now()) == nil {
+			if _, err := h.record.entry.take(h.record, time.Now(), false); err == nil {
 				h.record.entry.exit()
 			}
 		}

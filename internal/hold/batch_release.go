@@ -75,6 +75,7 @@ type batchRelease struct {
 	records []*record       // taken out; in the order of their keys
 	ctx     context.Context //nolint:containedctx // of the caller, without its end
 	until   time.Time       // the caller's patience
+	taken   time.Time       // when they were taken out
 	end     time.Time       // then the leases have ended them
 	turns   int             // so many of the entries' turns are ours
 	call    script.Call
@@ -96,7 +97,7 @@ func releaseBatch(ctx context.Context, rs []*record) []error {
 	results := make([]error, len(rs))
 	var places []int
 	for i, r := range rs {
-		if results[i] = r.entry.take(r, now); results[i] == nil {
+		if _, results[i] = r.entry.take(r, now, false); results[i] == nil {
 			places = append(places, i)
 		}
 	}
@@ -105,12 +106,12 @@ func releaseBatch(ctx context.Context, rs []*record) []error {
 		return results
 	case len(places) == 1 || s.Tasks.Context().Err() != nil:
 		for _, i := range places {
-			results[i] = s.releaseTaken(ctx, rs[i], now)
+			results[i] = s.releaseTaken(ctx, rs[i], now, false)
 		}
 		return results
 	}
 	slices.SortFunc(places, func(a, b int) int { return strings.Compare(rs[a].entry.key, rs[b].entry.key) })
-	op := &batchRelease{Services: s, kind: rs[0].entry.batched(), until: now.Add(s.Patience), failure: &script.Failure{}}
+	op := &batchRelease{Services: s, kind: rs[0].entry.batched(), taken: now, until: now.Add(s.Patience), failure: &script.Failure{}}
 	longest := max(s.Patience, s.Lease)
 	for _, i := range places {
 		op.records = append(op.records, rs[i])
@@ -244,7 +245,7 @@ func (op *batchRelease) make(now time.Time) {
 func (op *batchRelease) oneByOne(ctx context.Context, now, until time.Time) {
 	op.alone = make([]error, len(op.sent))
 	for i, r := range op.sent {
-		one := &releasing{Services: op.Services, record: r, until: until, end: op.end, turn: true, failure: op.failure}
+		one := &releasing{Services: op.Services, record: r, taken: op.taken, until: until, turn: true, failure: op.failure}
 		one.send(ctx, now, until)
 		op.alone[i] = one.answer()
 	}

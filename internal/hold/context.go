@@ -19,7 +19,8 @@ import (
 // the owner, and the end of the hold. Nothing that the ledger or the watchdog
 // keeps leads to it or to its owner, so that both can be collected when nobody
 // can give the hold back any more. (A cancellable context that the caller derived
-// from a hold's and never ended does lead there: such a hold isn't collected.)
+// from a hold's and never ended does lead there: such a hold isn't collected. So does a
+// new owner until the first renewal, see newHold.)
 type holdContext struct {
 	context.Context //nolint:containedctx // it is a context
 	of              subject

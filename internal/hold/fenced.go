@@ -2,7 +2,6 @@ package hold
 
 import (
 	"github.com/holdfast-go/holdfast/internal/errs"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // MaxToken is the largest fencing token: a grant carries one bit beside it, and
@@ -31,17 +30,18 @@ func (a *attempt) fence(args *Args) {
 	}
 }
 
-// readToken takes the token out of the answer to a fenced acquisition.
-func readToken(reply script.Reply) (script.Reply, int64) {
-	n := -reply.Int()
-	if reply.Err != nil || n <= 0 {
-		return reply, 0
+// readToken takes the token out of the answer to a fenced acquisition, and leaves there
+// what other locks are answered.
+func (g *granted) readToken() {
+	n := -g.reply.Int()
+	if g.reply.Err != nil || n <= 0 {
+		return
 	}
-	reply.Val = int64(grantedFirst)
+	g.token = n / 2
+	g.reply.Val = int64(grantedFirst)
 	if n%2 == 1 {
-		reply.Val = int64(grantedAgain)
+		g.reply.Val = int64(grantedAgain)
 	}
-	return reply, n / 2
 }
 
 // token is the fencing token of the owner's holds, or 0 if none is fenced.

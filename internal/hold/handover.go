@@ -93,7 +93,7 @@ func (s *Services) detach(r *record, to string) (string, error) {
 		return "", fmt.Errorf("holdfast: detach %s: %w", errs.Quote(e.name), reply.Err)
 	}
 	e.written = 0
-	err := e.take(r, time.Now())
+	_, err := e.take(r, time.Now(), false)
 	if err == nil {
 		defer e.exit()
 		r.tellReleased(reply.Err)
@@ -209,14 +209,17 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 	if err != nil {
 		return nil, err
 	}
-	t, err := m.ownerOrMint(ctx)
+	if m.err != nil {
+		return nil, m.err
+	}
+	hold, err := newHold(ctx, !o.LeaseSet)
 	if err != nil {
 		return nil, err
 	}
 	if m.Tasks.Context().Err() != nil {
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
-	e := m.enter(t)
+	e, _ := m.enter(hold.ctx.token)
 	defer e.exit()
 	began := m.clock()
 	defer func() { e.tellAsked(began, err) }()
@@ -233,8 +236,6 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 	if o.LeaseSet {
 		q.args.Lease = o.Lease
 	}
-	r := &record{entry: e, token: h.Token}
-	hold := newHold(ctx, r, t)
 	reply, ok := task.Leave(m.Tasks, ctx.Done(), func() script.Reply {
 		return m.Send(ctx, m.Patience, m.kind.Transfer(q.args).Replicated(isThere))
 	}, q.settle)
@@ -255,10 +256,12 @@ func Resume(ctx context.Context, m *Mutex, text string, opts ...Option) (_ *Hold
 		e.loseAll(fmt.Errorf("%w: %s: a detached hold had it", errs.ErrLost, errs.Quote(m.name)))
 		e.written = 1
 	}
-	if !e.add(r, reply.Asked, q.args.Lease, !o.LeaseSet) {
+	r := e.add(grant{asked: reply.Asked, lease: q.args.Lease, renewed: !o.LeaseSet, token: h.Token})
+	if r == nil {
 		q.settleBehind(reply)
 		return nil, fmt.Errorf("%w: resume %s", errs.ErrClosed, errs.Quote(m.name))
 	}
+	hold.begin(r)
 	q.over()
 	return hold, nil
 }

@@ -22,11 +22,33 @@ type Hold struct {
 	ctx    holdContext
 }
 
-func newHold(ctx context.Context, r *record, t *owner.Token) *Hold {
-	h := &Hold{record: r}
-	h.ctx.Context, h.ctx.of, h.ctx.token = ctx, r, t
+// newHold makes what will be a hold of ctx's owner once it has a record. A context
+// without one gets an owner. That of a hold which is renewed is part of it: whoever can
+// reach one keeps both alive, and the caller's context. A fixed lease may be long, and
+// the ledger leads to its owner to the end.
+func newHold(ctx context.Context, renewed bool) (*Hold, error) {
+	if t := owner.From(ctx); t != nil {
+		return holdOf(ctx, t), t.Check()
+	}
+	if !renewed {
+		return holdOf(ctx, owner.Mint()), nil
+	}
+	h := &struct { // one allocation
+		Hold
+		own owner.Token
+	}{}
+	h.own.Mint()
+	h.ctx.Context, h.ctx.token = ctx, &h.own
+	return &h.Hold, nil
+}
+
+func holdOf(ctx context.Context, t *owner.Token) *Hold {
+	h := &Hold{}
+	h.ctx.Context, h.ctx.token = ctx, t
 	return h
 }
+
+func (h *Hold) begin(r *record) { h.record, h.ctx.of = r, r }
 
 // Name is the name of the lock; that of a multi lock is its members' names,
 // joined by commas.

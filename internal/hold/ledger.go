@@ -67,11 +67,13 @@ type entry struct {
 	// The rest is guarded by ledger.mu.
 
 	// owner leads to the token of this owner; fresh does too, until the first
-	// renewal: a weak pointer costs more than a short hold should.
+	// renewal: a weak pointer costs more than a short hold should. Until then it may
+	// lead to a hold, and to its caller's context, see newHold.
 	fresh   *owner.Token
 	owner   weak.Pointer[owner.Token]
 	chosen  bool // the owner's id is known outside: never orphaned
 	callers int
+	gone    bool      // out of the ledger, for good
 	holds   []*record // in order of acquisition
 	kept    *lease.Lease
 	// busy: a command is under way. One at a time, so that absolute counts
@@ -88,6 +90,10 @@ type entry struct {
 	// entered is closed when the owner gets in: its other callers needn't wait
 	// any more. Made when one of them asks.
 	entered chan struct{}
+
+	// The first of holds, and a place for it: one allocation with the entry.
+	first record
+	room  [1]*record
 }
 
 const unknown = -1
@@ -106,13 +112,14 @@ func (e *entry) in() <-chan struct{} {
 	return e.entered
 }
 
-// enter answers the entry of a name and owner, and keeps it until exit.
-func (n *names) enter(t *owner.Token) *entry {
+// enter answers the entry of a name and owner, and keeps it until exit. in reports
+// whether the owner holds the name, in this mode or another.
+func (n *names) enter(t *owner.Token) (e *entry, in bool) {
 	l := &n.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := entryKey{n.ledgerKey, n.field(t)}
-	e := l.entries[k]
+	e = l.entries[k]
 	if e == nil {
 		if l.entries == nil {
 			l.entries = make(map[entryKey]*entry)
@@ -126,7 +133,7 @@ func (n *names) enter(t *owner.Token) *entry {
 		e.chosen = true // the id is known outside, wherever it came from
 	}
 	e.callers++
-	return e
+	return e, e.countLocked() > 0 || e.inOtherLocked()
 }
 
 // stay keeps the entry until another exit.
@@ -144,14 +151,17 @@ func (e *entry) exit() {
 	e.forgetLocked()
 }
 
+// forgetLocked takes an entry out that has no more business.
 func (e *entry) forgetLocked() {
-	k := entryKey{e.ledgerKey, e.field}
-	if e.callers == 0 && len(e.holds) == 0 && e.ledger.entries[k] == e {
-		delete(e.ledger.entries, k)
-		if l := &e.ledger; len(l.entries) == 0 && l.empty != nil {
-			close(l.empty)
-			l.empty = nil
-		}
+	if e.callers > 0 || len(e.holds) > 0 || e.gone {
+		return
+	}
+	e.gone = true
+	l := &e.ledger
+	delete(l.entries, entryKey{e.ledgerKey, e.field})
+	if len(l.entries) == 0 && l.empty != nil {
+		close(l.empty)
+		l.empty = nil
 	}
 }
 
@@ -181,6 +191,10 @@ func (l *ledger) awaitEmpty(ctx context.Context, within time.Duration) {
 func (e *entry) count() int {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
+	return e.countLocked()
+}
+
+func (e *entry) countLocked() int {
 	n := 0
 	for _, r := range e.holds {
 		if !r.void {
@@ -190,38 +204,59 @@ func (e *entry) count() int {
 	return n
 }
 
-// add records a hold that was granted: a lease of d, asked for at asked. It
-// answers false if the client is being shut down: the hold has to be given back.
-func (e *entry) add(r *record, asked time.Time, d time.Duration, renewed bool) bool {
+// grant is what an acquisition got.
+type grant struct {
+	asked   time.Time // the lease counts from here
+	lease   time.Duration
+	renewed bool
+	token   int64 // 0 if the lock isn't fenced
+}
+
+// add records a hold that was granted. It answers nil if the client is being shut
+// down: the hold has to be given back.
+func (e *entry) add(g grant) *record {
 	l := &e.ledger
 	l.mu.Lock()
-	if l.draining {
-		l.mu.Unlock()
-		return false
+	r := e.addLocked(g)
+	l.mu.Unlock()
+	if r != nil {
+		e.Watchdog.Keep(r.lease)
 	}
+	return r
+}
+
+func (e *entry) addLocked(g grant) *record {
+	if e.ledger.draining {
+		return nil
+	}
+	r := &e.first
+	if r.entry != nil {
+		r = &record{}
+	}
+	r.entry, r.since, r.token = e, g.asked, g.token
 	switch {
-	case !renewed:
-		r.lease = e.newLease(r, asked, d)
-	case e.kept == nil || !e.kept.Extend(asked, d): // none, or one that was lost
-		e.kept = e.newLease(r, asked, d)
+	case !g.renewed:
+		r.lease = e.newLease(r, g)
+	case e.kept == nil || !e.kept.Extend(g.asked, g.lease): // none, or one that was lost
+		e.kept = e.newLease(r, g)
 		e.kept.Renew = e.kind.Renewal()
 		fallthrough
 	default:
 		r.lease = e.kept
 	}
-	r.since = asked
+	if e.holds == nil {
+		e.holds = e.room[:0]
+	}
 	e.holds = append(e.holds, r)
 	if e.entered != nil && len(e.holds) == 1 {
 		close(e.entered)
 	}
-	l.mu.Unlock()
-	e.Watchdog.Keep(r.lease)
-	return true
+	return r
 }
 
-func (e *entry) newLease(r *record, asked time.Time, d time.Duration) *lease.Lease {
-	r.own.Name, r.own.Key, r.own.Field, r.own.Holder, r.own.Kind = e.name, e.key, e.field, e, e.kind.ID()
-	r.own.Extend(asked, d)
+func (e *entry) newLease(r *record, g grant) *lease.Lease {
+	r.own.Subject, r.own.Field, r.own.Holder = &e.leased, e.field, e
+	r.own.Extend(g.asked, g.lease)
 	return &r.own
 }
 
@@ -276,7 +311,7 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 		}
 	}
 	if len(over) > 0 {
-		e.leftLocked()
+		e.emptiedLocked()
 		if to == lost {
 			e.rememberLocked(errs.Lost)
 		}
@@ -296,8 +331,8 @@ func (e *entry) loseIf(why error, to status, match func(*record) bool) {
 	}
 }
 
-// leftLocked takes note that holds are gone.
-func (e *entry) leftLocked() {
+// emptiedLocked takes note that holds are gone.
+func (e *entry) emptiedLocked() {
 	if len(e.holds) == 0 {
 		e.entered = nil
 	}
@@ -340,10 +375,29 @@ func (s *Services) ending(t *owner.Token, key, field string) errs.Reason {
 }
 
 // take takes a record out because it is being given back: from now on it is
-// over here, whatever Redis will answer. The second caller gets the error.
-func (e *entry) take(r *record, now time.Time) error {
+// over here, whatever Redis will answer. The second caller gets the error. The
+// first has to call exit. If it wants the turn too, and that is free, it gets it.
+func (e *entry) take(r *record, now time.Time, want bool) (turn bool, err error) {
 	l := &e.ledger
 	l.mu.Lock()
+	last, err := e.takeLocked(r, now)
+	turn = want && err == nil && e.takeTurnLocked()
+	l.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	if last {
+		r.lease.Close()
+		e.Watchdog.Stop(r.lease)
+	}
+	r.finish(errs.ErrReleased)
+	return turn, nil
+}
+
+// takeLocked answers whether the record's lease had no other. It may let mu go for a
+// moment.
+func (e *entry) takeLocked(r *record, now time.Time) (last bool, err error) {
+	l := &e.ledger
 	if r.status == held && r.lease.Passed(now) {
 		l.mu.Unlock()
 		r.expire(now) // tells all holds on this lease
@@ -357,26 +411,18 @@ func (e *entry) take(r *record, now time.Time) error {
 		case givenBack:
 			err = &takenError{err}
 		}
-		l.mu.Unlock()
-		return err
+		return false, err
 	}
 	r.status = givenBack
 	e.holds = slices.DeleteFunc(e.holds, func(o *record) bool { return o == r })
-	last := !slices.ContainsFunc(e.holds, func(o *record) bool { return o.lease == r.lease })
+	last = !slices.ContainsFunc(e.holds, func(o *record) bool { return o.lease == r.lease })
 	if last && r.lease == e.kept {
 		e.kept = nil
 	}
-	e.leftLocked()
+	e.emptiedLocked()
 	e.rememberLocked(errs.GivenBack)
 	e.callers++ // until release has sent it
-	l.mu.Unlock()
-
-	if last {
-		r.lease.Close()
-		e.Watchdog.Stop(r.lease)
-	}
-	r.finish(errs.ErrReleased)
-	return nil
+	return last, nil
 }
 
 // expire ends the holds whose fixed lease has run out, before others are given back:
@@ -422,9 +468,12 @@ func (e *entry) left(now time.Time) (n int, d time.Duration, each []time.Duratio
 // latest is the owner's latest hold of a name, one that counts if there is one, or
 // nil.
 func (s *Services) latest(key, field string) *record {
-	l := &s.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.latestLocked(key, field)
+}
+
+func (l *ledger) latestLocked(key, field string) *record {
 	e := l.entries[entryKey{key, field}]
 	if e == nil || len(e.holds) == 0 {
 		return nil

@@ -48,12 +48,12 @@ func TestEndedByAnotherMeanwhile(t *testing.T) {
 	s := &Services{Watchdog: idle{}, Log: slog.New(slog.DiscardHandler)}
 	n := &names{Services: s, name: "n", key: "n", ledgerKey: "n"}
 	token := owner.Mint()
-	e := n.enter(token)
+	e, _ := n.enter(token)
 	defer e.exit()
 	r := &record{entry: e}
 	holder := slow{make(chan struct{}), make(chan struct{})}
 	r.lease = &r.own
-	r.own.Name, r.own.Holder = "n", holder
+	r.own.Subject, r.own.Holder = &lease.Subject{Name: "n"}, holder
 	r.own.Extend(time.Now().Add(-time.Hour), time.Minute)
 	e.holds = append(e.holds, r)
 
@@ -63,7 +63,7 @@ func TestEndedByAnotherMeanwhile(t *testing.T) {
 		r.own.Expire(time.Now(), r.ranOut())
 	}()
 	<-holder.told
-	err := e.take(r, time.Now())
+	_, err := e.take(r, time.Now(), false)
 	close(holder.goOn)
 	<-ended
 	require.ErrorIs(t, err, errs.ErrNotHeld)

@@ -69,14 +69,14 @@ func (n *names) ownerOf(field string) string {
 	return field
 }
 
-// inOther reports whether the owner of an entry holds the name in the other mode,
-// and only in that. Who does isn't to stand in line: it would wait for itself.
-func (e *entry) inOther() bool {
+// inOtherLocked reports whether the owner of an entry holds the name in the other
+// mode.
+func (e *entry) inOtherLocked() bool {
 	if e.mode == nil {
 		return false
 	}
 	other := e.mode.Other()
-	return e.latest(ledgerKey(other, e.key), other.Field(e.ownerOf(e.field))) != nil
+	return e.ledger.latestLocked(ledgerKey(other, e.key), other.Field(e.ownerOf(e.field))) != nil
 }
 
 // errUpgrade is the error of a reader that wants to write.

@@ -207,7 +207,8 @@ func (a *multiAttempt) await(i int) (refusal, error) {
 // asked is when a hold's lease was asked for.
 func (h *Hold) asked() time.Time {
 	if h.group == nil {
-		return h.record.lease.Asked()
+		asked, _ := h.record.lease.Present()
+		return asked
 	}
 	first := time.Now()
 	for _, m := range h.group.members {

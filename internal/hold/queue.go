@@ -42,18 +42,16 @@ const (
 
 // queue is what one call has to do with the queue of its lock.
 type queue struct {
-	kind  Queue // nil if waiters stand in line here
 	place Place // zero if this call doesn't wait
 	stood bool  // it has asked for a place
 }
 
 // join fills in what a call that may wait needs.
 func (a *attempt) join(s *wait.Spec) {
-	kind, ok := a.kind.(Queue)
-	if !ok {
+	kind := a.queueKind
+	if kind == nil {
 		return
 	}
-	a.queue.kind = kind
 	s.Line = ""
 	s.Channel = kind.WaiterChannel(a.key, a.entry.field)
 	if !s.Forever && s.Wait <= 0 {
@@ -71,6 +69,9 @@ func (a *attempt) join(s *wait.Spec) {
 // It needs the entry's turn.
 func (a *attempt) stand() Place {
 	e := a.entry
+	if a.queueKind == nil {
+		return Place{}
+	}
 	if a.queue.place != (Place{}) {
 		a.queue.stood = true
 		if e.place == (Place{}) {
@@ -139,7 +140,7 @@ func (a *attempt) giveUp() {
 	args := a.args()
 	args.Field, args.Place = e.fieldArg, e.place
 	// After a beat the place is gone anyway.
-	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, e.place.Beat), a.queue.kind.Leave(args))
+	reply := a.Send(context.WithoutCancel(a.Tasks.Context()), max(a.Patience, e.place.Beat), a.queueKind.Leave(args))
 	e.place = Place{}
 	switch {
 	case reply.Err == nil && reply.Int() == unheard:

@@ -16,12 +16,13 @@ type releasing struct {
 	record *record
 	ctx    context.Context //nolint:containedctx // of the caller, without its end
 	until  time.Time       // the caller's patience
-	end    time.Time       // then the lease has ended it
+	taken  time.Time       // when it was taken out
 	call   script.Call
-	made   bool // call is
-	left   int  // holds that it leaves
-	unsent bool // there was nothing to write
-	turn   bool // the entry's turn is ours
+	made   bool    // call is
+	spare  *marker // of call; see usual
+	left   int     // holds that it leaves
+	unsent bool    // there was nothing to write
+	turn   bool    // the entry's turn is ours
 	reply  script.Reply
 	// failure is kept apart: it is read while send runs, which a copy of this
 	// struct must not share. nil where nobody can leave.
@@ -35,23 +36,22 @@ func (s *Services) release(ctx context.Context, r *record) error {
 		ctx = context.Background()
 	}
 	now := time.Now()
-	if err := r.entry.take(r, now); err != nil {
+	turn, err := r.entry.take(r, now, true)
+	if err != nil {
 		return err
 	}
-	return s.releaseTaken(ctx, r, now)
+	return s.releaseTaken(ctx, r, now, turn)
 }
 
-// releaseTaken is release of a hold that was taken out already.
-func (s *Services) releaseTaken(ctx context.Context, r *record, now time.Time) error {
+// releaseTaken is release of a hold that was taken out already, maybe with the turn.
+func (s *Services) releaseTaken(ctx context.Context, r *record, now time.Time, turn bool) error {
+	op := releasing{Services: s, record: r, taken: now, until: now.Add(s.Patience), turn: turn}
 	if s.Tasks.Context().Err() != nil {
-		r.entry.exit()
+		op.done()
 		err := fmt.Errorf("%w: unlock %s", errs.ErrClosed, errs.Quote(r.entry.name))
 		r.tellReleased(err)
 		return err
 	}
-	// Behind the caller it goes on until the lease has ended the hold anyway.
-	end := now.Add(max(s.Patience, s.Lease, r.lease.Duration()))
-	op := releasing{Services: s, record: r, until: now.Add(s.Patience), end: end}
 	if ctx.Done() == nil {
 		op.send(ctx, now, op.until)
 		return op.answer()
@@ -125,9 +125,7 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 			return
 		}
 		op.left = n
-		args := e.args()
-		args.Field, args.Count, args.Lease, args.Leases = e.fieldArg, n, d, each
-		op.call, op.made = e.kind.Release(args).Noting(op.failure), true
+		op.call, op.made = op.request(n, d, each).Noting(op.failure), true
 	}
 	resent := op.reply.MaybeRan
 	if resent {
@@ -139,14 +137,38 @@ func (op *releasing) send(ctx context.Context, now, until time.Time) {
 		e.written = op.left
 	}
 	op.reply.Resent = op.reply.Resent || resent
+	e.answered(op.spare, op.reply)
 	op.reply.MaybeRan = op.reply.MaybeRan || op.reply.Err != nil && resent
+}
+
+// request is the release script's, which leaves n holds.
+func (op *releasing) request(n int, d time.Duration, each []time.Duration) script.Call {
+	e, asUsual := op.record.entry, !op.record.entry.usual.none && n == 0
+	var args Args
+	if asUsual {
+		op.spare = e.spareMarker()
+		if c := e.usual.release.Load(); c != nil {
+			return c.Again(op.spare.arg, e.fieldArg)
+		}
+		args = e.argsWith(op.spare.arg)
+	} else {
+		args = e.args()
+	}
+	args.Field, args.Count, args.Lease, args.Leases = e.fieldArg, n, d, each
+	c := e.kind.Release(args)
+	if asUsual {
+		e.usual.release.Store(&c)
+		c = c.Again(op.spare.arg, e.fieldArg) // see attempt.request
+	}
+	return c
 }
 
 // finish goes on behind the caller until the lease has ended the hold anyway.
 func (op *releasing) finish() {
 	defer op.done()
 	if unanswered(op.reply) {
-		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), op.end)
+		end := op.taken.Add(max(op.Patience, op.Lease, op.record.lease.Duration()))
+		op.send(context.WithoutCancel(op.Tasks.Context()), time.Now(), end)
 	}
 	if err := op.record.told(op.outcome()); err != nil {
 		op.Log.Warn("holdfast: a release behind its caller failed; the lease ends the hold", "name", op.record.entry.name, "cause", err)
@@ -165,10 +187,11 @@ func (r *record) told(err error) error {
 
 // done gives back the turn and the entry.
 func (op *releasing) done() {
-	if op.turn {
-		op.record.entry.giveTurn()
+	if e := op.record.entry; op.turn {
+		e.leave()
+	} else {
+		e.exit()
 	}
-	op.record.entry.exit()
 }
 
 // outcome reads the answer.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,8 +74,12 @@ type names struct {
 	ledgerKey  string // the key, with the mode of a Mode
 	mode       Mode   // kind, if it is one
 	leaver     Leaver // likewise
-	more       []any  // keys of a Keyed kind
-	tokenKey   any    // of a Fenced kind
+	queueKind  Queue  // likewise
+	queues     bool   // what the kind's Queues answers
+	usual      usual
+	leased     lease.Subject
+	more       []any // keys of a Keyed kind
+	tokenKey   any   // of a Fenced kind
 	// delay is a Spinner's.
 	delay func(attempt int) time.Duration
 }
@@ -83,8 +88,11 @@ func (s *Services) newNames(kind Kind, name, key string) *names {
 	n := &names{Services: s, kind: kind, name: name, key: key, channel: kind.Channel(key)}
 	n.keyArg, n.channelArg, n.marker = key, n.channel, s.Runner.MarkerPrefix(key)
 	n.ledgerKey = ledgerKey(kind, key)
+	n.leased = lease.Subject{Name: name, Key: key, Kind: kind.ID()}
 	n.mode, _ = kind.(Mode)
 	n.leaver, _ = kind.(Leaver)
+	n.queueKind, _ = kind.(Queue)
+	n.queues = kind.Queues()
 	if keyed, ok := kind.(Keyed); ok {
 		n.more = keyed.Keys(key)
 	}
@@ -94,12 +102,47 @@ func (s *Services) newNames(kind Kind, name, key string) *names {
 	if spins, ok := kind.(Spinner); ok {
 		n.delay = spins.Delay
 	}
+	n.usual.none = n.mode != nil || n.leaver != nil || n.queueKind != nil || n.tokenKey != nil || n.more != nil
 	return n
 }
 
 // args are the arguments that all requests on a name have.
-func (n *names) args() Args {
-	return Args{Keys: script.Keys{Key: n.keyArg, Marker: n.Runner.NewMarker(n.marker), More: n.more}, Channel: n.channelArg}
+func (n *names) args() Args { return n.argsWith(n.Runner.NewMarker(n.marker)) }
+
+func (n *names) argsWith(marker any) Args {
+	return Args{Keys: script.Keys{Key: n.keyArg, Marker: marker, More: n.more}, Channel: n.channelArg}
+}
+
+// usual are the requests of a name that nearly all are: to be in once, for the lease
+// that is renewed, and to give that back. They differ in marker and owner alone, so the
+// first of each is made as all others are, and then copied.
+//
+// Their scripts write no marker for a first copy. So the name of one that was answered
+// at its first copy, and won't be undone, stands for nothing, and serves the next
+// request of the same object: a name that Redis hasn't seen costs it, and us, more than
+// one that it has.
+type usual struct {
+	none             bool // this kind's requests differ in more
+	acquire, release atomic.Pointer[script.Call]
+	marker           atomic.Pointer[marker] // to be used next; may be nil
+}
+
+// marker is the name of one, boxed.
+type marker struct{ arg any }
+
+// spareMarker answers a marker for a usual request, which nobody else has then.
+func (n *names) spareMarker() *marker {
+	if m := n.usual.marker.Swap(nil); m != nil {
+		return m
+	}
+	return &marker{n.Runner.NewMarker(n.marker)}
+}
+
+// answered takes back the marker of a usual request that is over. m may be nil.
+func (n *names) answered(m *marker, reply script.Reply) {
+	if m != nil && reply.Err == nil && !reply.Resent {
+		n.usual.marker.Store(m)
+	}
 }
 
 // Args are the arguments of one request of a lock's script.

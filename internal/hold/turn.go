@@ -22,9 +22,7 @@ func (e *entry) errTurn(ctx context.Context, what string) error {
 func (e *entry) takeTurn(leave <-chan struct{}, until time.Time) bool {
 	l := &e.ledger
 	l.mu.Lock()
-	if !e.busy {
-		e.busy = true
-		e.callers++
+	if e.takeTurnLocked() {
 		l.mu.Unlock()
 		return true
 	}
@@ -64,6 +62,35 @@ func (e *entry) giveTurn() {
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e.giveTurnLocked()
+	e.forgetLocked()
+}
+
+// takeTurnLocked takes the turn if it is free.
+func (e *entry) takeTurnLocked() bool {
+	if e.busy {
+		return false
+	}
+	e.busy = true
+	e.callers++
+	return true
+}
+
+// leave is giveTurn and exit in one.
+func (e *entry) leave() {
+	l := &e.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.leaveLocked()
+}
+
+func (e *entry) leaveLocked() {
+	e.giveTurnLocked()
+	e.callers--
+	e.forgetLocked()
+}
+
+func (e *entry) giveTurnLocked() {
 	if len(e.waiting) > 0 {
 		close(e.waiting[0])
 		e.waiting = slices.Delete(e.waiting, 0, 1)
@@ -71,5 +98,4 @@ func (e *entry) giveTurn() {
 		e.busy = false
 	}
 	e.callers--
-	e.forgetLocked()
 }

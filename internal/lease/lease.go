@@ -42,10 +42,8 @@ func Margin(d time.Duration) time.Duration {
 // monotonic or the wall clock says so: a machine that is suspended stops the
 // first, and only the second shows it.
 type Lease struct {
-	// Name, Key and Field say what is leased: the user's name, the key, and
-	// the owner's field in it.
-	Name, Key, Field string
-	Kind             string // for events
+	*Subject
+	Field string // the owner's, in the key
 	// Renew gives the key a fresh lease; nil for a lease that isn't renewed.
 	Renew  *Renewal
 	Holder Holder
@@ -53,10 +51,16 @@ type Lease struct {
 	Watch Watch
 
 	mu       sync.Mutex
-	asked    time.Time
 	duration time.Duration
-	deadline time.Time
+	deadline time.Time // a margin before what was asked for is over
 	ended    bool
+}
+
+// Subject is what is leased. Leases of one thing share it.
+type Subject struct {
+	Name string // the user's
+	Key  string
+	Kind string // for events
 }
 
 // Holder is who has a lease.
@@ -70,7 +74,7 @@ type Holder interface {
 // Watch is the watchdog's notebook on a lease, guarded by its mutex.
 type Watch struct {
 	Next  time.Time // when to look at it again
-	Place int       // in the heap, from 1; 0: not watched
+	Place int       // in the heap, from 1; below 0: not in it yet; 0: not watched
 	// RenewAt is when a renewal is due. Zero: not renewed.
 	RenewAt time.Time
 	// Parked: due, and waiting for a place in flight. Only the deadline counts.
@@ -115,7 +119,7 @@ func (l *Lease) Extend(asked time.Time, d time.Duration) bool {
 		return false
 	}
 	if t := asked.Add(d - Margin(d)); t.After(l.deadline) {
-		l.deadline, l.duration, l.asked = t, d, asked
+		l.deadline, l.duration = t, d
 	}
 	return true
 }
@@ -127,11 +131,12 @@ func (l *Lease) Deadline() time.Time {
 	return l.deadline
 }
 
-// Asked is when the present lease was asked for.
-func (l *Lease) Asked() time.Time {
+// State answers the deadline of the present lease, how long that is after the lease
+// was asked for, and whether the lease is over.
+func (l *Lease) State() (deadline time.Time, trust time.Duration, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.asked
+	return l.deadline, l.duration - Margin(l.duration), l.ended
 }
 
 // Duration is the lease that was asked for.
@@ -145,7 +150,7 @@ func (l *Lease) Duration() time.Duration {
 func (l *Lease) Present() (asked time.Time, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.asked, l.duration
+	return l.deadline.Add(Margin(l.duration) - l.duration), l.duration
 }
 
 // Passed reports whether now is past the deadline on either clock.

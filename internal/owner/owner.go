@@ -52,8 +52,13 @@ var (
 
 // Mint makes an owner that nobody else has.
 func Mint() *Token {
-	return &Token{n: minted.Add(1)}
+	t := &Token{}
+	t.Mint()
+	return t
 }
+
+// Mint makes the zero token an owner that nobody else has.
+func (t *Token) Mint() { t.n = minted.Add(1) }
 
 // Chosen makes an owner with the caller's id. It is checked at the first call
 // that uses it.
@@ -68,7 +73,7 @@ func (t *Token) AppendID(b []byte) []byte {
 		return append(b, t.id...)
 	}
 	b = append(b, process...)
-	return strconv.AppendUint(append(b, '-'), t.n, 36)
+	return strconv.AppendUint(append(b, '-'), t.n, 32)
 }
 
 // Chosen reports whether the id is the caller's own, so that whoever knows it

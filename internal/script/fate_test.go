@@ -84,3 +84,15 @@ func TestCopies(t *testing.T) {
 	plain := NewCall(New("plain.lua", "return 1"), []string{"k"}, 1)
 	require.Equal(t, plain, plain.Resent(), "a script without marker has no mark")
 }
+
+// A request that is made after the example of another shares nothing with it: a hook of
+// the user's may change what is sent.
+func TestAgain(t *testing.T) {
+	s := Mutating("s.lua", "return 1")
+	c := NewMutation(s, Keys{Key: "k", Marker: "m"}, []any{1}, "owner", 30000)
+	again := c.Again("n", "other")
+	require.Equal(t, []any{"k", "n", "other", 30000}, again.args[argKeys:])
+	require.Equal(t, []any{"k", "n", "other", 30000, 1, "1"}, again.Resent().args[argKeys:])
+	again.args[argKeys] = "changed"
+	require.Equal(t, []any{"k", "m", "owner", 30000}, c.args[argKeys:])
+}

@@ -43,6 +43,7 @@ type Runner struct {
 
 	sharding sharding
 	trouble  trouble
+	bounded  atomic.Pointer[bounded] // see bound
 }
 
 // NewRunner makes a runner. Once closed is closed it sends nothing a second time.
@@ -65,7 +66,7 @@ func (r *Runner) Cluster() bool { return r.cluster != nil }
 func (r *Runner) NewMarker(prefix string) string {
 	b := make([]byte, 0, 128)
 	b = append(b, prefix...)
-	return string(strconv.AppendUint(b, r.ids.Add(1), 36))
+	return string(strconv.AppendUint(b, r.ids.Add(1), 32))
 }
 
 // MarkerPrefix is what the markers of this client's requests on key start with.
@@ -118,8 +119,9 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		told   place // where a redirection pointed
 		since  = now // when the present copy was sent
 	)
-	if ctx.Done() == nil && !until.IsZero() {
-		ctx = bounded{ctx, until}
+	callers, bound := ctx, ctx.Done() == nil && !until.IsZero()
+	if bound {
+		ctx = r.bound(ctx, now, until)
 	}
 	for {
 		var cmd command
@@ -167,6 +169,9 @@ func (r *Runner) Do(ctx context.Context, now, until time.Time, c Call) Reply {
 		case notYet:
 		}
 		r.failed(err)
+		if bound {
+			ctx = &bounded{callers, until} // its own, to the last moment
+		}
 		if r.reloadTopology(ctx) && pause == 0 {
 			pause = firstPause // or the next copy would go to the same node
 		}
@@ -203,7 +208,23 @@ type bounded struct {
 }
 
 // Deadline implements context.Context.
-func (b bounded) Deadline() (time.Time, bool) { return b.until, true }
+func (b *bounded) Deadline() (time.Time, bool) { return b.until, true }
+
+// bound answers ctx with a deadline at until. Callers without a context of their own
+// share one for a while, whose deadline is a little earlier.
+func (r *Runner) bound(ctx context.Context, now, until time.Time) context.Context {
+	if ctx != context.Background() {
+		return &bounded{ctx, until}
+	}
+	if b := r.bounded.Load(); b != nil {
+		if early := until.Sub(b.until); early >= 0 && early <= until.Sub(now)/8 {
+			return b
+		}
+	}
+	b := &bounded{ctx, until}
+	r.bounded.Store(b)
+	return b
+}
 
 // Failure is why a request that is under way has no answer yet: for a caller who
 // leaves before it has. The zero value is ready.

@@ -134,6 +134,15 @@ func NewMutation(s *Script, keys Keys, defaults []any, argv ...any) Call {
 	return Call{script: s, args: append(args, argv...), defaults: defaults}
 }
 
+// Again is the request of a Mutating script with another marker and another first
+// argument, in place of those that it has.
+func (c Call) Again(marker, first any) Call {
+	args := make([]any, len(c.args))
+	copy(args, c.args)
+	args[argKeys+1], args[argKeys+args[argNumKeys].(int)] = marker, first
+	return Call{script: c.script, args: args, defaults: c.defaults}
+}
+
 // Marks of a copy, boxed once, and verbs.
 var (
 	laterCopy  any = "1"
