@@ -108,12 +108,16 @@ func (a *attempt) acquire(ctx context.Context, o Options, forever, in bool) (*re
 	if m.leaver != nil {
 		spec.Refresh = m.leaver.Refresh()
 	}
-	a.join(&spec)
+	if m.queueKind != nil {
+		a.join(&spec)
+	}
 	if in || m.queues {
 		spec.Line = "" // a re-entry must not stand behind those it keeps out
 	}
 	err := m.Loop.Acquire(ctx, spec)
-	a.quit(ctx, err == nil)
+	if m.queueKind != nil {
+		a.quit(ctx, err == nil)
+	}
 	if err != nil {
 		a.leave(ctx, err)
 		return nil, err

@@ -79,11 +79,18 @@ func (e *ending) watchUnder(mu *sync.Mutex, f func(why error)) {
 	}
 }
 
-func (e *ending) finishUnder(mu *sync.Mutex, why error) {
-	mu.Lock()
+// finishLocked is finish as far as it goes without calling out. It reports whether that
+// was all: nobody has asked for the context, and nobody watches.
+func (e *ending) finishLocked(why error) bool {
 	if e.cause == nil {
 		e.cause = why
 	}
+	return e.end == nil && e.watcher == nil
+}
+
+func (e *ending) finishUnder(mu *sync.Mutex, why error) {
+	mu.Lock()
+	e.finishLocked(why)
 	why = e.cause
 	end, free, t, watcher := e.end, e.free, e.tie.Value(), e.watcher
 	e.watcher = nil

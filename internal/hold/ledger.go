@@ -381,16 +381,20 @@ func (e *entry) take(r *record, now time.Time, want bool) (turn bool, err error)
 	l := &e.ledger
 	l.mu.Lock()
 	last, err := e.takeLocked(r, now)
-	turn = want && err == nil && e.takeTurnLocked()
-	l.mu.Unlock()
 	if err != nil {
+		l.mu.Unlock()
 		return false, err
 	}
+	turn = want && e.takeTurnLocked()
+	alone := r.finishLocked(errs.ErrReleased)
+	l.mu.Unlock()
 	if last {
 		r.lease.Close()
 		e.Watchdog.Stop(r.lease)
 	}
-	r.finish(errs.ErrReleased)
+	if !alone {
+		r.finish(errs.ErrReleased)
+	}
 	return turn, nil
 }
 

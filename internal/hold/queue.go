@@ -49,9 +49,6 @@ type queue struct {
 // join fills in what a call that may wait needs.
 func (a *attempt) join(s *wait.Spec) {
 	kind := a.queueKind
-	if kind == nil {
-		return
-	}
 	s.Line = ""
 	s.Channel = kind.WaiterChannel(a.key, a.entry.field)
 	if !s.Forever && s.Wait <= 0 {
