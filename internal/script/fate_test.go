@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -83,6 +85,20 @@ func TestCopies(t *testing.T) {
 	require.Equal(t, 3, NewMutation(s, Keys{Key: "k", Marker: "m", Voided: "v"}, nil).args[argNumKeys])
 	plain := NewCall(New("plain.lua", "return 1"), []string{"k"}, 1)
 	require.Equal(t, plain, plain.Resent(), "a script without marker has no mark")
+}
+
+// What is written to see whether replicas follow would be taken for an answer where a
+// marker stands.
+func TestNoMarkerIsTheProbe(t *testing.T) {
+	r := NewRunner(nil, nil, nil)
+	number, ok := strings.CutPrefix(r.NewMarker(r.MarkerPrefix("k")), r.MarkerPrefix("k"))
+	require.True(t, ok)
+	_, err := strconv.ParseUint(number, markerBase, 64)
+	require.NoError(t, err)
+	probe, ok := strings.CutPrefix(r.probe("k"), r.MarkerPrefix("k"))
+	require.True(t, ok)
+	_, err = strconv.ParseUint(probe, markerBase, 64)
+	require.Error(t, err, "the number of a marker could come to it")
 }
 
 // A request that is made after the example of another shares nothing with it: a hook of

@@ -137,8 +137,9 @@ func (r *Runner) patience(ctx context.Context, until time.Time) time.Duration {
 	return max(d, time.Millisecond) // 0 would be forever
 }
 
-// probe is the key that is written to see whether replicas follow.
-func (r *Runner) probe(key string) string { return r.MarkerPrefix(key) + "ack" }
+// probe is the key that is written to see whether replicas follow. Of the markers
+// beside it, which end in a number, none has a hyphen.
+func (r *Runner) probe(key string) string { return r.MarkerPrefix(key) + "-ack" }
 
 // sendConfirmed sends one copy of a request, to the place given or to its key's.
 // ran says that the script was answered, whatever became of WAIT.

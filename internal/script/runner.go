@@ -61,12 +61,15 @@ func (r *Runner) Redis() redis.UniversalClient { return r.rdb }
 // Cluster reports whether keys are spread over slots.
 func (r *Runner) Cluster() bool { return r.cluster != nil }
 
+// markerBase is what the number at the end of a marker is written in.
+const markerBase = 32
+
 // NewMarker makes the name of a new request's marker; prefix is what
 // MarkerPrefix answers for the key.
 func (r *Runner) NewMarker(prefix string) string {
 	b := make([]byte, 0, 128)
 	b = append(b, prefix...)
-	return string(strconv.AppendUint(b, r.ids.Add(1), 32))
+	return string(strconv.AppendUint(b, r.ids.Add(1), markerBase))
 }
 
 // MarkerPrefix is what the markers of this client's requests on key start with.
