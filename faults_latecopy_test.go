@@ -348,6 +348,40 @@ func TestMarkerServesAgain(t *testing.T) {
 	close(arrives)
 }
 
+// prefixing is a hook that puts every script's first key under a prefix, in place.
+type prefixing struct{}
+
+func (prefixing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (prefixing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (prefixing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 3 && anyScript([]string{cmd.Name()}) {
+			args[3] = "prefixed:" + args[3].(string)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What a hook does to one request does nothing to the next.
+func TestHookThatChangesArguments(t *testing.T) {
+	rdb := server.Client(t)
+	loadScripts(t, rdb)
+	hooked := server.Client(t)
+	hooked.AddHook(prefixing{})
+	l := newClient(t, hooked, holdfast.WithLease(never)).Lock(t.Name())
+	for range 3 {
+		h, err := l.TryLock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{h.Owner(): "1"}, rdb.HGetAll(t.Context(), "prefixed:"+t.Name()).Val())
+		require.NoError(t, h.Unlock(t.Context()))
+		require.False(t, exists(t, rdb, "prefixed:"+t.Name()))
+	}
+}
+
 // With one answer in twenty lost, thousands of lock-unlock pairs come out right.
 func TestPairsOverALossyLink(t *testing.T) {
 	const workers, pairs, names = 20, 100, 10

@@ -256,8 +256,7 @@ func (a *attempt) request(g *granted, place Place) script.Call {
 	a.fence(&args)
 	c := a.kind.Acquire(args)
 	if asUsual {
-		a.usual.acquire.Store(&c)
-		c = c.Again(g.marker, a.entry.fieldArg) // somebody's hook may change what is sent
+		return keep(&a.usual.acquire, c).Again(g.marker, a.entry.fieldArg)
 	}
 	return c
 }

@@ -157,8 +157,7 @@ func (op *releasing) request(n int, d time.Duration, each []time.Duration) scrip
 	args.Field, args.Count, args.Lease, args.Leases = e.fieldArg, n, d, each
 	c := e.kind.Release(args)
 	if asUsual {
-		e.usual.release.Store(&c)
-		c = c.Again(op.spare.arg, e.fieldArg) // see attempt.request
+		return keep(&e.usual.release, c).Again(op.spare.arg, e.fieldArg)
 	}
 	return c
 }

@@ -127,6 +127,13 @@ type usual struct {
 	marker           atomic.Pointer[marker] // to be used next; may be nil
 }
 
+// keep notes a request to make others after. It isn't sent itself: somebody's hook may
+// change what is.
+func keep(at *atomic.Pointer[script.Call], c script.Call) *script.Call {
+	at.Store(&c)
+	return &c
+}
+
 // marker is the name of one, boxed.
 type marker struct{ arg any }
 
