@@ -120,6 +120,41 @@ func sleep(d time.Duration) {
 	synctest.Wait()
 }
 
+// Those that are stopped before the watchdog has looked at them, in whichever order, are
+// the ones that it doesn't renew.
+func TestStoppedBeforeTheFirstLook(t *testing.T) {
+	const leases = 4
+	order := make([]int, leases)
+	for i := range order {
+		order[i] = i
+	}
+	for range 50 {
+		rand.Shuffle(leases, func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for stopped := range leases + 1 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(renewed)
+				defer b.close()
+				sleep(0) // it sleeps
+				var ls []*lease.Lease
+				for range leases {
+					ls = append(ls, b.take(true))
+				}
+				for _, i := range order[:stopped] {
+					b.Stop(ls[i])
+					b.Stop(ls[i])
+				}
+				require.Equal(t, leases-stopped, b.Len())
+				began := time.Now()
+				sleep(leaseTime / 2)
+				for n, i := range order {
+					again := ls[i].Deadline().Sub(began) > leaseTime
+					require.Equal(t, n >= stopped, again, "%d of %v, of which %d were stopped", i, order, stopped)
+				}
+			})
+		}
+	}
+}
+
 func TestRenewsEveryThirdAndKeepsForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(renewed)

@@ -38,8 +38,8 @@ type attempt struct {
 	queue   queue
 }
 
-// attempts are over, and empty. Nothing leads to one that was served: what goes on
-// behind a caller has the entry's turn, so that no grant can follow it in that call.
+// attempts are over, and empty: those of callers who were served, and left nothing
+// under way behind them. Nothing leads to them any more.
 var attempts = sync.Pool{New: func() any { return new(attempt) }}
 
 // granted is what an acquire script was answered.

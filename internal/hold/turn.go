@@ -81,10 +81,6 @@ func (e *entry) leave() {
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.leaveLocked()
-}
-
-func (e *entry) leaveLocked() {
 	e.giveTurnLocked()
 	e.callers--
 	e.forgetLocked()
